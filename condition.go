@@ -3,7 +3,7 @@ package outboxweb
 import (
 	"context"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -48,13 +48,13 @@ func (e *Engine) EventsMatching(ctx context.Context, after int64, limit int, any
 // selections: what was decided by reading events up to it still holds. Otherwise it is ErrConflict,
 // and nothing is appended.
 func (e *Engine) AppendIf(ctx context.Context, after int64, none []Match, events ...Event) ([]Appended, error) {
-	return e.append(ctx, store.Append{Condition: &outbox.AppendCondition{AfterPosition: after, Items: itemsOf(none)}}, events)
+	return e.append(ctx, store.Append{Condition: &event.AppendCondition{AfterPosition: after, Items: itemsOf(none)}}, events)
 }
 
-func itemsOf(matches []Match) []outbox.ConditionItem {
-	items := make([]outbox.ConditionItem, len(matches))
+func itemsOf(matches []Match) []event.ConditionItem {
+	items := make([]event.ConditionItem, len(matches))
 	for i, m := range matches {
-		items[i] = outbox.ConditionItem{EventTypes: m.EventTypes, Tags: m.Tags}
+		items[i] = event.ConditionItem{EventTypes: m.EventTypes, Tags: m.Tags}
 	}
 	return items
 }

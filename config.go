@@ -9,46 +9,46 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/hosts"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // check refuses what the command's flags refuse, and completes PublicURL.
 func (c *Config) check() error {
 	if err := hosts.CheckPath(c.BasePath); err != nil {
-		return outbox.Setup("BasePath: %q %v", c.BasePath, err)
+		return event.Setup("BasePath: %q %v", c.BasePath, err)
 	}
 	if c.PublicURL != "" {
 		origin, err := hosts.Origin(c.PublicURL)
 		if err != nil {
-			return outbox.Setup("PublicURL: %v", err)
+			return event.Setup("PublicURL: %v", err)
 		}
 		c.PublicURL = origin
 	}
 	var err error
 	if c.FrameAncestors, err = hosts.FrameAncestors(c.FrameAncestors); err != nil {
-		return outbox.Setup("FrameAncestors: %v", err)
+		return event.Setup("FrameAncestors: %v", err)
 	}
 	for _, name := range c.Hosts {
 		if err := hosts.CheckHost(name); err != nil {
-			return outbox.Setup("Hosts: %v", err)
+			return event.Setup("Hosts: %v", err)
 		}
 	}
 	if err := auth.CheckSignOut(c.SignOut); err != nil {
-		return outbox.Setup("SignOut: %v", err)
+		return event.Setup("SignOut: %v", err)
 	}
 	for _, n := range []struct {
 		field string
 		value int
 		most  int
 	}{
-		{"BatchSize", c.BatchSize, outbox.MaxBatch}, {"MaxAttempts", c.MaxAttempts, 0}, {"MaxPayload", c.MaxPayload, 0},
+		{"BatchSize", c.BatchSize, event.MaxBatch}, {"MaxAttempts", c.MaxAttempts, 0}, {"MaxPayload", c.MaxPayload, 0},
 	} {
 		switch {
 		case n.value < 0:
-			return outbox.Setup("%s must be 0 for the default, or more, not %d", n.field, n.value)
+			return event.Setup("%s must be 0 for the default, or more, not %d", n.field, n.value)
 		case n.most > 0 && n.value > n.most:
-			return outbox.Setup("%s must be %d or less, not %d", n.field, n.most, n.value)
+			return event.Setup("%s must be %d or less, not %d", n.field, n.most, n.value)
 		}
 	}
 	for _, d := range []struct {
@@ -56,16 +56,16 @@ func (c *Config) check() error {
 		value, least time.Duration
 		zero         string
 	}{
-		{"PollInterval", c.PollInterval, outbox.LeastWait, "the default"},
-		{"Lease", c.Lease, outbox.LeastLease, "the default"},
-		{"EventTimeout", c.EventTimeout, outbox.LeastWait, "the default"},
-		{"RetryBase", c.RetryBase, outbox.LeastWait, "the default"},
-		{"RetryMax", c.RetryMax, max(c.RetryBase, outbox.LeastWait), "the default"},
-		{"KeepHistory", c.KeepHistory, outbox.LeastKept, "forever"},
-		{"KeepAudit", c.KeepAudit, outbox.LeastKept, "forever"},
+		{"PollInterval", c.PollInterval, event.LeastWait, "the default"},
+		{"Lease", c.Lease, event.LeastLease, "the default"},
+		{"EventTimeout", c.EventTimeout, event.LeastWait, "the default"},
+		{"RetryBase", c.RetryBase, event.LeastWait, "the default"},
+		{"RetryMax", c.RetryMax, max(c.RetryBase, event.LeastWait), "the default"},
+		{"KeepHistory", c.KeepHistory, event.LeastKept, "forever"},
+		{"KeepAudit", c.KeepAudit, event.LeastKept, "forever"},
 	} {
 		if d.value != 0 && d.value < d.least {
-			return outbox.Setup("%s must be %s or more, or 0 for %s, not %s", d.field, d.least, d.zero, d.value)
+			return event.Setup("%s must be %s or more, or 0 for %s, not %s", d.field, d.least, d.zero, d.value)
 		}
 	}
 	return nil
@@ -88,5 +88,5 @@ var executable = sync.OnceValue(func() string {
 	if _, err := io.Copy(hash, f); err != nil {
 		return unknown
 	}
-	return outbox.ShortHash(hex.EncodeToString(hash.Sum(nil)))
+	return event.ShortHash(hex.EncodeToString(hash.Sum(nil)))
 })

@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Event is one fact of the journal. To append one, only CampaignID, EventType and Payload are needed.
@@ -46,8 +46,8 @@ type Appended struct {
 }
 
 // stored is the event as the journal takes it.
-func (e Event) stored() (outbox.Event, error) {
-	s := outbox.Event{CampaignID: e.CampaignID, EventID: e.EventID, EventType: e.EventType, Payload: e.Payload, OccurredAt: e.OccurredAt,
+func (e Event) stored() (event.Event, error) {
+	s := event.Event{CampaignID: e.CampaignID, EventID: e.EventID, EventType: e.EventType, Payload: e.Payload, OccurredAt: e.OccurredAt,
 		ActorType: e.ActorType, ActorID: e.ActorID, EntityType: e.EntityType, EntityID: e.EntityID, SessionID: e.SessionID, RequestID: e.RequestID,
 		CorrelationID: e.CorrelationID, CausationID: e.CausationID, Metadata: e.Metadata, Seq: e.Seq}
 	if len(e.Tags) == 0 {
@@ -55,7 +55,7 @@ func (e Event) stored() (outbox.Event, error) {
 	}
 	for name, value := range e.Tags { // JSON would replace what is invalid
 		if !utf8.ValidString(name + value) {
-			return s, outbox.Invalid("tags", "tags is not valid UTF-8")
+			return s, event.Invalid("tags", "tags is not valid UTF-8")
 		}
 	}
 	tags, err := json.Marshal(e.Tags)
@@ -64,7 +64,7 @@ func (e Event) stored() (outbox.Event, error) {
 }
 
 // eventOf is an event of the journal as handlers and publishers get it.
-func eventOf(s *outbox.Event) (Event, error) {
+func eventOf(s *event.Event) (Event, error) {
 	// Copies: another projection or publisher gets the same stored event.
 	e := Event{CampaignID: s.CampaignID, EventID: s.EventID, EventType: s.EventType, Payload: bytes.Clone(s.Payload), OccurredAt: s.OccurredAt,
 		ActorType: s.ActorType, ActorID: s.ActorID, EntityType: s.EntityType, EntityID: s.EntityID, SessionID: s.SessionID, RequestID: s.RequestID,

@@ -6,7 +6,8 @@ import (
 	"net/netip"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // Operator is the person or program that a request is from. The name is shown and kept in the audit
@@ -21,9 +22,9 @@ type Role string
 
 // The roles.
 const (
-	RoleViewer   Role = Role(outbox.RoleViewer)   // may read
-	RoleOperator Role = Role(outbox.RoleOperator) // may also append, requeue, pause and repair
-	RoleAdmin    Role = Role(outbox.RoleAdmin)    // may also skip events, move publishers, reveal hidden values and revoke API tokens
+	RoleViewer   Role = Role(operator.RoleViewer)   // may read
+	RoleOperator Role = Role(operator.RoleOperator) // may also append, requeue, pause and repair
+	RoleAdmin    Role = Role(operator.RoleAdmin)    // may also skip events, move publishers, reveal hidden values and revoke API tokens
 )
 
 // ProxyHeader says how a proxy in front of your program names the user of a request: in a header that
@@ -79,11 +80,11 @@ func FromAssertion(a Assertion) (func(*http.Request) (Operator, error), error) {
 }
 
 func identifying(roles map[Role][]string, c auth.Config) (func(*http.Request) (Operator, error), error) {
-	c.Grants, c.Logger = outbox.Grants{}, slog.New(slog.DiscardHandler)
+	c.Grants, c.Logger = operator.Grants{}, slog.New(slog.DiscardHandler)
 	for role, users := range roles {
-		known, err := outbox.ParseRole(string(role))
+		known, err := operator.ParseRole(string(role))
 		if err != nil {
-			return nil, outbox.Setup("Roles: %v", err)
+			return nil, event.Setup("Roles: %v", err)
 		}
 		c.Grants[known] = users
 	}

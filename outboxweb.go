@@ -15,10 +15,12 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/hosts"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -82,15 +84,15 @@ type Config struct {
 
 // Errors that callers may test for with errors.Is.
 var (
-	ErrInvalid  = outbox.ErrInvalid  // the arguments are wrong
-	ErrTooLarge = outbox.ErrTooLarge // an event is larger than Config.MaxPayload
-	ErrConflict = outbox.ErrConflict // the state does not allow it, such as an event_id that names another event of the campaign
-	ErrNotFound = outbox.ErrNotFound // there is no such campaign
-	ErrNotYet   = outbox.ErrNotYet   // the wait ended before it was applied
-	ErrSetup    = outbox.ErrSetup    // the configuration, a projection or a database must be fixed first
-	ErrBusy     = outbox.ErrBusy     // the database is busy or away; the same call may succeed later
-	ErrReadOnly = outbox.ErrReadOnly // this process refuses every change
-	ErrFull     = outbox.ErrFull     // the database's disk is full
+	ErrInvalid  = event.ErrInvalid  // the arguments are wrong
+	ErrTooLarge = event.ErrTooLarge // an event is larger than Config.MaxPayload
+	ErrConflict = event.ErrConflict // the state does not allow it, such as an event_id that names another event of the campaign
+	ErrNotFound = event.ErrNotFound // there is no such campaign
+	ErrNotYet   = event.ErrNotYet   // the wait ended before it was applied
+	ErrSetup    = event.ErrSetup    // the configuration, a projection or a database must be fixed first
+	ErrBusy     = event.ErrBusy     // the database is busy or away; the same call may succeed later
+	ErrReadOnly = event.ErrReadOnly // this process refuses every change
+	ErrFull     = event.ErrFull     // the database's disk is full
 
 	ErrUnidentified = auth.ErrUnidentified // FromProxyHeader, FromAssertion: the request names no user, or not validly
 	ErrNoRole       = auth.ErrNoRole       // FromProxyHeader, FromAssertion: its user has no role
@@ -118,7 +120,7 @@ type Engine struct {
 // Errors are ErrSetup where something must be fixed first. The caller must Close the engine.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if c.JournalDB == "" || c.ProjectionsDB == "" {
-		return nil, outbox.Setup("JournalDB and ProjectionsDB are required; give URLs such as sqlite:data/journal.db and sqlite:data/projections.db")
+		return nil, event.Setup("JournalDB and ProjectionsDB are required; give URLs such as sqlite:data/journal.db and sqlite:data/projections.db")
 	}
 	c.BasePath = cmp.Or(c.BasePath, "/")
 	if err := c.check(); err != nil {
@@ -140,8 +142,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	st, err := store.Open(ctx, store.Options{Journal: c.JournalDB, Projections: c.ProjectionsDB, NoCreate: c.NoMigrate, NoMigrate: c.NoMigrate, ReadOnly: c.ReadOnly,
-		Embedded: true, Mode: outbox.ModeOutbox, MaxPayload: c.MaxPayload, EventTimeout: c.EventTimeout, Lease: c.Lease,
-		Retry: outbox.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}, Log: e.logger})
+		Embedded: true, Mode: campaign.ModeOutbox, MaxPayload: c.MaxPayload, EventTimeout: c.EventTimeout, Lease: c.Lease,
+		Retry: event.Retry{MaxAttempts: c.MaxAttempts, Base: c.RetryBase, Max: c.RetryMax}, Log: e.logger})
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +166,14 @@ func (c *Config) projections(ctx context.Context) (*projection.Set, error) {
 func (c *Config) alerts() (alerts.Settings, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(c.Alerts), &document); err != nil {
-		return alerts.Settings{}, outbox.Setup("Alerts: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return alerts.Settings{}, event.Setup("Alerts: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if len(document.Content) == 0 {
 		return alerts.Settings{}, nil
 	}
 	settings, err := alerts.Parse(document.Content[0], func(string) (string, bool) { return "", false })
 	if err != nil {
-		return settings, outbox.Setup("Alerts: %s", err)
+		return settings, event.Setup("Alerts: %s", err)
 	}
 	return settings, nil
 }
@@ -209,7 +211,7 @@ func (e *Engine) Close() error {
 	return e.engine.Close()
 }
 
-var errClosed = outbox.Setup("the engine is closed; open another one")
+var errClosed = event.Setup("the engine is closed; open another one")
 
 // errStarted refuses what must come before Run and Handler.
 func (e *Engine) errStarted(call string) error {
@@ -217,7 +219,7 @@ func (e *Engine) errStarted(call string) error {
 	case e.closed:
 		return errClosed
 	case e.process != nil:
-		return outbox.Setup("call %s before Run and Handler", call)
+		return event.Setup("call %s before Run and Handler", call)
 	}
 	return nil
 }
@@ -264,7 +266,7 @@ const verifyEvery = 5 * time.Minute
 // leases and returns nil. While it runs, and after Close, another call is ErrSetup.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.config.ReadOnly {
-		return outbox.Setup("Run applies events, and Config.ReadOnly forbids every change")
+		return event.Setup("Run applies events, and Config.ReadOnly forbids every change")
 	}
 	ctx, err := e.begin(ctx)
 	if err != nil {
@@ -282,7 +284,7 @@ func (e *Engine) begin(ctx context.Context) (context.Context, error) {
 	case e.closed:
 		return nil, errClosed
 	case e.stop != nil:
-		return nil, outbox.Setup("the engine is already running; call Run once, and again only after it has returned")
+		return nil, event.Setup("the engine is already running; call Run once, and again only after it has returned")
 	}
 	ctx, e.stop = context.WithCancel(ctx)
 	e.ran = make(chan struct{})
@@ -368,9 +370,9 @@ func (e *Engine) Handler(who func(*http.Request) (Operator, error)) http.Handler
 	names := e.config.Hosts
 	var gate *auth.Gate
 	if who != nil {
-		identify := func(r *http.Request) (outbox.Identity, error) {
-			operator, err := who(r)
-			return outbox.Identity{Name: operator.Name, Auth: outbox.AuthHost, Role: outbox.Role(operator.Role)}, err
+		identify := func(r *http.Request) (operator.Identity, error) {
+			o, err := who(r)
+			return operator.Identity{Name: o.Name, Auth: operator.AuthHost, Role: operator.Role(o.Role)}, err
 		}
 		var err error
 		if gate, err = auth.New(auth.Config{Kind: auth.KindHost, Who: identify, Tokens: e.engine.ValidToken, Refused: p.Refused(), Logger: e.logger}); err != nil {

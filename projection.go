@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
@@ -81,7 +81,7 @@ func (p Projection) code() projection.Code {
 			continue
 		}
 		c.Functions[eventType] = apply
-		c.On[eventType] = func(ctx context.Context, t *projection.CodeTx, s *outbox.Event) error {
+		c.On[eventType] = func(ctx context.Context, t *projection.CodeTx, s *event.Event) error {
 			ev, err := eventOf(s)
 			if err != nil {
 				return fmt.Errorf("read the tags of event %d: %w", s.Seq, err)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // Topic selects events for publishers. Each field narrows it; at least one is required. An event type
@@ -69,14 +71,14 @@ func (e *Engine) Publish(topic Topic, name string, p Publisher) error {
 	if err := e.errStarted("Publish"); err != nil {
 		return err
 	}
-	full := outbox.SubscriptionName{Topic: topic.Name, Publisher: name}
+	full := operator.SubscriptionName{Topic: topic.Name, Publisher: name}
 	for _, other := range e.subs {
 		if other.SubscriptionName == full {
-			return outbox.Setup("publisher %s already exists", full)
+			return event.Setup("publisher %s already exists", full)
 		}
 	}
 	if f, is := p.(PublisherFunc); p == nil || is && f == nil {
-		return outbox.Setup("publisher %s is nil", full)
+		return event.Setup("publisher %s is nil", full)
 	}
 	f := destination.Functions{Deliver: func(ctx context.Context, stored []*destination.Event) (int, error) {
 		events := make([]Event, len(stored))
@@ -92,19 +94,19 @@ func (e *Engine) Publish(topic Topic, name string, p Publisher) error {
 		case err == nil:
 			return len(events), nil
 		case errors.As(err, &at):
-			return at.Delivered, &destination.Error{Kind: outbox.EventError, Err: err}
+			return at.Delivered, &destination.Error{Kind: operator.EventError, Err: err}
 		}
 		return 0, err
 	}}
 	if h, ok := p.(interface{ Healthy(context.Context) error }); ok {
 		f.Healthy = h.Healthy
 	}
-	to := outbox.FunctionDestination
+	to := subscription.FunctionDestination
 	if _, is := p.(PublisherFunc); !is {
 		to += fmt.Sprintf("%T", p)
 	}
 	sub, err := destination.Custom(destination.Subscription{SubscriptionName: full, Destination: to, StartAtHead: topic.StartAtHead,
-		Match:    outbox.Match{EventTypes: topic.EventTypes, Campaigns: topic.Campaigns, RequiredTags: topic.RequiredTags, AnyOfTags: topic.AnyOfTags, ExactTags: topic.ExactTags},
+		Match:    subscription.Match{EventTypes: topic.EventTypes, Campaigns: topic.Campaigns, RequiredTags: topic.RequiredTags, AnyOfTags: topic.AnyOfTags, ExactTags: topic.ExactTags},
 		Settings: destination.Settings{BatchSize: topic.BatchSize, PollInterval: topic.PollInterval, Timeout: topic.Timeout, MaxErrors: topic.MaxErrors}}, f, destination.Settings{})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/intake"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Source is a table of the service's own database, into which it writes events in its own
@@ -36,8 +36,8 @@ func (c *Config) sources() (intake.Settings, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
 		checked, err := intake.Definition{URL: s.URL, Table: s.Table, Layout: s.Layout, BatchSize: s.BatchSize, PollInterval: s.PollInterval, KeepMoved: s.KeepMoved}.Source(name)
-		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-			return settings, outbox.Setup("Sources: source %q: %s", name, refusal.Detail)
+		if refusal, ok := errors.AsType[*event.Refusal](err); ok {
+			return settings, event.Setup("Sources: source %q: %s", name, refusal.Detail)
 		}
 		if err != nil {
 			return settings, err

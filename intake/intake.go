@@ -43,7 +43,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Table is the name of the table.
@@ -172,7 +172,7 @@ func insert(n int) string {
 
 // values are the event's columns.
 func (e *Event) values() ([]any, error) {
-	o := outbox.Event{CampaignID: e.CampaignID, EventID: e.EventID, EventType: e.EventType, Payload: e.Payload, OccurredAt: e.OccurredAt,
+	o := event.Event{CampaignID: e.CampaignID, EventID: e.EventID, EventType: e.EventType, Payload: e.Payload, OccurredAt: e.OccurredAt,
 		ActorType: e.ActorType, ActorID: e.ActorID, EntityType: e.EntityType, EntityID: e.EntityID, SessionID: e.SessionID, RequestID: e.RequestID,
 		CorrelationID: e.CorrelationID, CausationID: e.CausationID, Metadata: e.Metadata}
 	if o.OccurredAt.IsZero() {

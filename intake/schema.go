@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 )
 
 //go:embed sqlite.sql
@@ -17,7 +17,7 @@ var postgresSchema string
 var postgresNotify string
 
 // ownerSchema is the same for both dialects.
-var ownerSchema = "-- Which journal the rows go to. Its server writes this when it first reads them.\n" + outbox.CreateIntakeOwners(outbox.IntakeOwners) + ";\n"
+var ownerSchema = "-- Which journal the rows go to. Its server writes this when it first reads them.\n" + inbound.CreateIntakeOwners(inbound.IntakeOwners) + ";\n"
 
 // Schema returns the statements that create the table where it is missing, and the small one that says
 // which journal its rows go to, for the dialect sqlite or postgres. They may be run again at any time, for example as a step of the service's migrations. On

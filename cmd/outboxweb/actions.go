@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -14,8 +18,8 @@ type requeueCmd struct {
 	Campaign string `arg:"" optional:"" help:"The row's campaign."`
 	Seq      string `arg:"" optional:"" help:"The row's seq."`
 	Dead     bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
-	outbox.DeadRows
-	outbox.OperationOptions
+	campaign.DeadRows
+	operations.OperationOptions
 	Wait   bool  `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
 	DryRun bool  `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
 	Next   int64 `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
@@ -33,7 +37,7 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
 		switch {
 		case c.Canary:
 			return c.operation(ctx, a, st, o)
@@ -50,7 +54,7 @@ func (c *requeueCmd) check() (err error) {
 		broken bool
 		says   string
 	}{
-		{c.Dead && c.Campaign != "", "--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign=" + outbox.ShellWord(c.Campaign) + " to stay within one campaign"},
+		{c.Dead && c.Campaign != "", "--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign=" + event.ShellWord(c.Campaign) + " to stay within one campaign"},
 		{!c.Dead && filtered, "--campaign, --event-type and --fingerprint need --dead"},
 		{!c.Dead && (c.Campaign == "" || c.Seq == ""), "requeue needs CAMPAIGN and SEQ, or --dead"},
 		{c.DryRun && c.Dead, "--dry-run takes one row: give CAMPAIGN and SEQ instead of --dead"},
@@ -63,9 +67,9 @@ func (c *requeueCmd) check() (err error) {
 			return usagef("%s", rule.says)
 		}
 	}
-	most := outbox.MaxRequeue
+	most := event.MaxRequeue
 	if c.Canary {
-		most = outbox.MaxOperation
+		most = event.MaxOperation
 	}
 	switch {
 	case !c.Dead:
@@ -77,28 +81,28 @@ func (c *requeueCmd) check() (err error) {
 	return nil
 }
 
-func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
+func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o operator.Command) error {
 	row, err := st.RequeueRow(ctx, o, c.Campaign, c.seq)
-	return c.answer(a, err, row, "requeued campaign %s seq %d (%s); %s behind it\n%s", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"), verifyNext(row.CampaignID))
+	return c.answer(a, err, row, "requeued campaign %s seq %d (%s); %s behind it\n%s", row.CampaignID, row.Seq, row.EventType, event.Count(row.BlockedBehind, "row waits", "rows wait"), verifyNext(row.CampaignID))
 }
 
 // verifyNext is what comes next once requeued rows of a campaign, or of any, are applied.
 func verifyNext(campaign string) string {
-	var scope outbox.RunRequest
+	var scope replay.RunRequest
 	if campaign != "" {
 		scope.Campaigns = []string{campaign}
 	}
 	return "applied is not yet verified: compare the read models with: " + overScope("outboxweb verify", scope)
 }
 
-func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
+func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o operator.Command) error {
 	done, err := st.RequeueDead(ctx, o, c.Filter())
 	next := ""
 	if done.Requeued > 0 {
 		next = "\n" + verifyNext(c.CampaignID)
 	}
 	return c.answer(a, err, done, "requeued %s, %s of them heads; %s were waiting behind the heads%s",
-		outbox.Count(done.Requeued, "dead row", "dead rows"), outbox.Number(done.Heads), outbox.Count(done.Released, "row", "rows"), next)
+		event.Count(done.Requeued, "dead row", "dead rows"), event.Number(done.Heads), event.Count(done.Released, "row", "rows"), next)
 }
 
 // retryCmd makes the next attempt of a failed head due now.
@@ -106,7 +110,7 @@ type retryCmd struct {
 	Campaign string `arg:"" optional:"" help:"The row's campaign."`
 	Seq      string `arg:"" optional:"" help:"The row's seq."`
 	Failed   bool   `help:"Retry many failed heads, in order of next attempt."`
-	outbox.RetryRequest
+	campaign.RetryRequest
 	jsonFlag
 	seq int64 // of Seq
 }
@@ -114,7 +118,7 @@ type retryCmd struct {
 func (c *retryCmd) check() (err error) {
 	switch {
 	case c.Failed && c.Campaign != "":
-		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign=%s to stay within one campaign", outbox.ShellWord(c.Campaign))
+		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign=%s to stay within one campaign", event.ShellWord(c.Campaign))
 	case c.Failed:
 		return nil
 	case c.Campaign == "" || c.Seq == "":
@@ -128,10 +132,10 @@ func (c *retryCmd) check() (err error) {
 func (c *retryCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if c.Failed {
 		done, err := st.RetryFailed(ctx, command(c.Reason), c.Filter())
-		return c.answer(a, err, done, "%s due now", outbox.Count(done.Retried, "failed row is", "failed rows are"))
+		return c.answer(a, err, done, "%s due now", event.Count(done.Retried, "failed row is", "failed rows are"))
 	}
 	row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, c.seq)
-	return c.answer(a, err, row, "campaign %s seq %d (%s) is due now; %s failed", row.CampaignID, row.Seq, row.EventType, outbox.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
+	return c.answer(a, err, row, "campaign %s seq %d (%s) is due now; %s failed", row.CampaignID, row.Seq, row.EventType, event.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
 }
 
 // deadLetterCmd marks a failing head dead.
@@ -151,7 +155,7 @@ func (c *deadLetterCmd) check() (err error) {
 func (c *deadLetterCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	row, err := st.DeadLetterRow(ctx, command(c.Reason), c.Campaign, c.seq)
 	return c.answer(a, err, row, "campaign %s seq %d (%s) is dead after %s; %s behind it", row.CampaignID, row.Seq, row.EventType,
-		outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+		event.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), event.Count(row.BlockedBehind, "row waits", "rows wait"))
 }
 
 // gapsCmd lists or repairs gaps.
@@ -170,18 +174,18 @@ func (c *gapsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if err != nil {
 		return err
 	}
-	gaps = append([]outbox.Gap{}, gaps...) // an empty JSON list rather than null
-	err = printList(a, c.jsonFlag, "gaps", gaps, []ui.Column[outbox.Gap]{
-		{Print: "CAMPAIGN", Text: func(g *outbox.Gap) any { return g.CampaignID }},
-		{Print: "APPLIED", Text: func(g *outbox.Gap) any { return g.AppliedSeq }},
-		{Print: "HIGH WATER", Text: func(g *outbox.Gap) any { return g.HighWaterSeq }},
-		{Print: "MISSING", Text: func(g *outbox.Gap) any { return g.Missing }},
+	gaps = append([]campaign.Gap{}, gaps...) // an empty JSON list rather than null
+	err = printList(a, c.jsonFlag, "gaps", gaps, []ui.Column[campaign.Gap]{
+		{Print: "CAMPAIGN", Text: func(g *campaign.Gap) any { return g.CampaignID }},
+		{Print: "APPLIED", Text: func(g *campaign.Gap) any { return g.AppliedSeq }},
+		{Print: "HIGH WATER", Text: func(g *campaign.Gap) any { return g.HighWaterSeq }},
+		{Print: "MISSING", Text: func(g *campaign.Gap) any { return g.Missing }},
 	})
 	return cmp.Or(err, problems(len(gaps) > 0))
 }
 
 func (c *gapsCmd) repair(ctx context.Context, a *app, st *engine.Engine) error {
 	done, err := st.Maintenance.RepairGaps(ctx, command(c.Reason))
-	return c.answer(a, err, done, "repaired %s: %s written, %s of applied events removed, %s diverged", outbox.Count(done.Campaigns, "campaign", "campaigns"),
-		outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"), outbox.Count(done.Diverged, "campaign", "campaigns"))
+	return c.answer(a, err, done, "repaired %s: %s written, %s of applied events removed, %s diverged", event.Count(done.Campaigns, "campaign", "campaigns"),
+		event.Count(done.Inserted, "row", "rows"), event.Count(done.Removed, "row", "rows"), event.Count(done.Diverged, "campaign", "campaigns"))
 }

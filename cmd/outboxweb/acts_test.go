@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // What is given: a campaign c-1 of four events, and what else an action needs.
@@ -60,7 +60,7 @@ func large(s *scene) {
 }
 
 // refusing has a publisher that failed at position 3, for which the kind of error has a blame.
-func refusing(blame outbox.DeliveryErrorKind) func(*scene) {
+func refusing(blame operator.DeliveryErrorKind) func(*scene) {
 	return all(delivered, inJournal(`
 update publisher_progress set status = 'failed', error_count = 10, error_kind = '%[1]s', last_error = 'status 500', last_error_at = 1, error_position = 3, retry_at = 2,
   stopped = case when '%[1]s' = 'destination' then 1 else 0 end`, blame))
@@ -90,49 +90,49 @@ update intake_sources set owner = 'another', owned_since = 1772366400000000, err
 
 // The actions, as they are done.
 var (
-	requeue     = act{action: outbox.ActionRequeue, on: "c-1 2", reason: "the seat is free"}
-	retry       = act{action: outbox.ActionRetry, on: "c-1 2", reason: "the seat is free"}
-	giveUp      = act{action: outbox.ActionDeadLetter, on: "c-1 2", reason: "it waits for Monday"}
-	skip        = act{action: outbox.ActionSkip, on: "c-1 2", reason: "it names no seat", confirm: "skip c-1 2"}
-	unskip      = act{action: outbox.ActionUnskip, on: "c-1 2", reason: "it fits after all"}
-	pause       = act{action: outbox.ActionPause, on: "c-1", reason: "the hall is closed"}
-	resume      = act{action: outbox.ActionResume, on: "c-1", reason: "the hall is open"}
-	replay      = act{action: outbox.ActionReplay, on: "c-1", reason: "a row is missing"}
-	repairGaps  = act{action: outbox.ActionRepairGaps, args: "--repair", reason: "a row is missing", only: "json command"}
-	requeueDead = act{action: outbox.ActionRequeueMany, body: `{"campaign_id":"c-1"}`, args: "--dead --campaign=c-1", reason: "seats are free", only: "json command"}
-	retryFailed = act{action: outbox.ActionRetryMany, args: "--failed", reason: "seats are free", only: "json command"}
-	note        = act{action: outbox.ActionNoteErrors, form: "fingerprint=known&note=wait", body: `{"fingerprint":"known","note":"wait"}`, args: "known wait", reason: "it is known"}
+	requeue     = act{action: operator.ActionRequeue, on: "c-1 2", reason: "the seat is free"}
+	retry       = act{action: operator.ActionRetry, on: "c-1 2", reason: "the seat is free"}
+	giveUp      = act{action: operator.ActionDeadLetter, on: "c-1 2", reason: "it waits for Monday"}
+	skip        = act{action: operator.ActionSkip, on: "c-1 2", reason: "it names no seat", confirm: "skip c-1 2"}
+	unskip      = act{action: operator.ActionUnskip, on: "c-1 2", reason: "it fits after all"}
+	pause       = act{action: operator.ActionPause, on: "c-1", reason: "the hall is closed"}
+	resume      = act{action: operator.ActionResume, on: "c-1", reason: "the hall is open"}
+	aReplay     = act{action: operator.ActionReplay, on: "c-1", reason: "a row is missing"}
+	repairGaps  = act{action: operator.ActionRepairGaps, args: "--repair", reason: "a row is missing", only: "json command"}
+	requeueDead = act{action: operator.ActionRequeueMany, body: `{"campaign_id":"c-1"}`, args: "--dead --campaign=c-1", reason: "seats are free", only: "json command"}
+	retryFailed = act{action: operator.ActionRetryMany, args: "--failed", reason: "seats are free", only: "json command"}
+	note        = act{action: operator.ActionNoteErrors, form: "fingerprint=known&note=wait", body: `{"fingerprint":"known","note":"wait"}`, args: "known wait", reason: "it is known"}
 
-	start       = act{action: outbox.ActionOperationStart, form: "canary=true", body: `{"filter":{},"canary":true}`, args: "--dead --canary", reason: "seats are free"}
-	cancel      = act{action: outbox.ActionOperationCancel, on: "1", reason: "not yet"}
-	acknowledge = act{action: outbox.ActionOperationAcknowledge, on: "1", reason: "seen"}
+	start       = act{action: operator.ActionOperationStart, form: "canary=true", body: `{"filter":{},"canary":true}`, args: "--dead --canary", reason: "seats are free"}
+	cancel      = act{action: operator.ActionOperationCancel, on: "1", reason: "not yet"}
+	acknowledge = act{action: operator.ActionOperationAcknowledge, on: "1", reason: "seen"}
 
-	pauseSeats      = act{action: outbox.ActionProjectionPause, on: "seats", reason: "counted by hand"}
-	resumeSeats     = act{action: outbox.ActionProjectionResume, on: "seats", reason: "counted"}
+	pauseSeats      = act{action: operator.ActionProjectionPause, on: "seats", reason: "counted by hand"}
+	resumeSeats     = act{action: operator.ActionProjectionResume, on: "seats", reason: "counted"}
 	pauseSeatsHere  = pauseSeats.with("campaign_id=c-1", `{"campaign_id":"c-1"}`, "seats --campaign=c-1")
 	resumeSeatsHere = resumeSeats.with("campaign_id=c-1", `{"campaign_id":"c-1"}`, "seats --campaign=c-1")
 
-	pausePartner     = act{action: outbox.ActionPublisherPause, on: "sales partner", reason: "a fire"}
-	resumePartner    = act{action: outbox.ActionPublisherResume, on: "sales partner", reason: "it is out"}
-	pausePartners    = act{action: outbox.ActionPublisherPauseAll, on: "partner", args: "--name=partner", reason: "a fire"}
-	resumePartners   = act{action: outbox.ActionPublisherResumeAll, on: "partner", args: "--name=partner", reason: "it is out"}
-	resetPartner     = act{action: outbox.ActionPublisherReset, on: "sales partner", reason: "they are back"}
-	skipAtPartner    = act{action: outbox.ActionPublisherSkip, on: "sales partner", form: "position=3", body: `{"position":3}`, args: "sales/partner 3", reason: "they will not have it"}
-	seekBeginning    = act{action: outbox.ActionPublisherSeek, on: "sales partner", form: "to=beginning", body: `{"to":"beginning"}`, args: "sales/partner --to beginning", reason: "they lost two"}
+	pausePartner     = act{action: operator.ActionPublisherPause, on: "sales partner", reason: "a fire"}
+	resumePartner    = act{action: operator.ActionPublisherResume, on: "sales partner", reason: "it is out"}
+	pausePartners    = act{action: operator.ActionPublisherPauseAll, on: "partner", args: "--name=partner", reason: "a fire"}
+	resumePartners   = act{action: operator.ActionPublisherResumeAll, on: "partner", args: "--name=partner", reason: "it is out"}
+	resetPartner     = act{action: operator.ActionPublisherReset, on: "sales partner", reason: "they are back"}
+	skipAtPartner    = act{action: operator.ActionPublisherSkip, on: "sales partner", form: "position=3", body: `{"position":3}`, args: "sales/partner 3", reason: "they will not have it"}
+	seekBeginning    = act{action: operator.ActionPublisherSeek, on: "sales partner", form: "to=beginning", body: `{"to":"beginning"}`, args: "sales/partner --to beginning", reason: "they lost two"}
 	seekHead         = seekBeginning.with("to=head", `{"to":"head"}`, "sales/partner --to head").confirmed("skip 2 events")
-	startVerify      = act{action: outbox.ActionRunStart, form: "kind=verify&campaign_ids=c-1", body: `{"kind":"verify","campaign_id":"c-1"}`, args: "verify --campaign=c-1", reason: "once a week"}
+	startVerify      = act{action: operator.ActionRunStart, form: "kind=verify&campaign_ids=c-1", body: `{"kind":"verify","campaign_id":"c-1"}`, args: "verify --campaign=c-1", reason: "once a week"}
 	verify           = startVerify
-	rebuildAll       = act{action: outbox.ActionRunStart, form: "kind=rebuild&all_campaigns=true", body: `{"kind":"rebuild","all_campaigns":true}`, args: "rebuild --all", reason: "a new version", confirm: "rebuild all campaigns"}
-	cancelRun        = act{action: outbox.ActionRunCancel, on: "1", reason: "too slow"}
-	resumeRun        = act{action: outbox.ActionRunResume, on: "1", reason: "it is night"}
-	retryRejection   = act{action: outbox.ActionIntakeRetry, on: "shop 1", reason: "the row was corrected"}
-	discardRejection = act{action: outbox.ActionIntakeDiscard, on: "shop 1", reason: "a test order", confirm: "discard shop 1"}
-	testPartner      = act{action: outbox.ActionPublisherTest, on: "sales partner", reason: "are they back?"}
-	testChat         = act{action: outbox.ActionAlertTest, on: "chat", reason: "new"}
-	muteDrift        = act{action: outbox.ActionAlertMute, on: "drift", form: "for=8h", body: `{"for":"8h"}`, args: "drift --for=8h", reason: "a deploy"}
-	unmuteDrift      = act{action: outbox.ActionAlertUnmute, on: "drift", reason: "it is over"}
-	revokeToken      = act{action: outbox.ActionTokenRevoke, on: "1", reason: "leaked"}
-	handOver         = act{action: outbox.ActionIntakeHandOver, on: "shop", reason: "moved here", confirm: "hand over shop"}
+	rebuildAll       = act{action: operator.ActionRunStart, form: "kind=rebuild&all_campaigns=true", body: `{"kind":"rebuild","all_campaigns":true}`, args: "rebuild --all", reason: "a new version", confirm: "rebuild all campaigns"}
+	cancelRun        = act{action: operator.ActionRunCancel, on: "1", reason: "too slow"}
+	resumeRun        = act{action: operator.ActionRunResume, on: "1", reason: "it is night"}
+	retryRejection   = act{action: operator.ActionIntakeRetry, on: "shop 1", reason: "the row was corrected"}
+	discardRejection = act{action: operator.ActionIntakeDiscard, on: "shop 1", reason: "a test order", confirm: "discard shop 1"}
+	testPartner      = act{action: operator.ActionPublisherTest, on: "sales partner", reason: "are they back?"}
+	testChat         = act{action: operator.ActionAlertTest, on: "chat", reason: "new"}
+	muteDrift        = act{action: operator.ActionAlertMute, on: "drift", form: "for=8h", body: `{"for":"8h"}`, args: "drift --for=8h", reason: "a deploy"}
+	unmuteDrift      = act{action: operator.ActionAlertUnmute, on: "drift", reason: "it is over"}
+	revokeToken      = act{action: operator.ActionTokenRevoke, on: "1", reason: "leaked"}
+	handOver         = act{action: operator.ActionIntakeHandOver, on: "shop", reason: "moved here", confirm: "hand over shop"}
 )
 
 // scenarios are played in any order, each on each surface.
@@ -223,10 +223,10 @@ var scenarios = []scenario{
 		says: "Resumed campaign c-1.", prints: "resumed campaign c-1",
 		refused: []refusal{{resume.at("nobody"), missing, "nobody"}},
 	}, {
-		name: "a campaign is replayed", given: gap, act: replay, page: "/campaigns/c-1",
+		name: "a campaign is replayed", given: gap, act: aReplay, page: "/campaigns/c-1",
 		then: []string{"row c-1 4: pending after 0"},
 		says: "Replayed campaign c-1", prints: "replayed campaign c-1: 1 row enqueued, 0 rows of applied events removed",
-		refused: []refusal{{replay.seeing("head_seq", 7), conflict, "changed since this page was loaded"}, {replay.at("nobody"), missing, "nobody"}},
+		refused: []refusal{{aReplay.seeing("head_seq", 7), conflict, "changed since this page was loaded"}, {aReplay.at("nobody"), missing, "nobody"}},
 	}, {
 		name: "gaps are repaired", given: gap, act: repairGaps,
 		then:   []string{"row c-1 4: pending after 0"},
@@ -296,7 +296,7 @@ var scenarios = []scenario{
 		says: "Paused publisher sales/partner.", prints: "paused publisher sales/partner: it is paused at position 2 of 4, lag: 2 events",
 		refused: []refusal{{resetPartner, conflict, "nothing to reset"}, {resumePartner, conflict, "nothing to resume"}, {skipAtPartner, conflict, "no event is blocking"}, {pausePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
 	}, {
-		name: "a failed publisher is resumed", given: refusing(outbox.EventError), act: resumePartner, page: "/publishers/sales/partner",
+		name: "a failed publisher is resumed", given: refusing(operator.EventError), act: resumePartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"}, again: "nothing to resume",
 		says: "Resumed publisher sales/partner", prints: "resumed publisher sales/partner: it is active at position 2 of 4",
 		refused: []refusal{{resumePartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
@@ -306,11 +306,11 @@ var scenarios = []scenario{
 		says: "Paused publisher partner", prints: "paused publisher partner in 1 topic; unchanged in 0",
 		refused: []refusal{{pausePartners.at("nothing").with("", "", "--name=nothing"), missing, "nothing"}, {pausePartners.with("", "", "--name=partner sales/partner").by("command"), invalid, "name one publisher"}},
 	}, {
-		name: "a publisher is resumed in all topics", given: done(refusing(outbox.DestinationError), pausePartners), act: resumePartners,
+		name: "a publisher is resumed in all topics", given: done(refusing(operator.DestinationError), pausePartners), act: resumePartners,
 		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"}, again: "last action: resume all by",
 		says: "Resumed publisher partner", prints: "resumed publisher partner in 1 topic; unchanged in 0",
 	}, {
-		name: "the errors of a paused publisher are reset", given: done(refusing(outbox.DestinationError), pausePartner), act: resetPartner, page: "/publishers/sales/partner",
+		name: "the errors of a paused publisher are reset", given: done(refusing(operator.DestinationError), pausePartner), act: resetPartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: paused at 2 after 0 errors, held in 3: a fire"}, again: "nothing to reset",
 		says: "Reset publisher sales/partner", prints: "reset publisher sales/partner: it is paused",
 		refused: []refusal{{resetPartner.at("sales nothing"), missing, "there is no publisher sales/nothing"}},
@@ -319,7 +319,7 @@ var scenarios = []scenario{
 		then: []string{"publisher sales/partner: active at 2 after 0 errors, held in 3"}, again: "nothing to reset",
 		refused: []refusal{{resumePartner, conflict, "nothing to resume"}},
 	}, {
-		name: "an event that a partner rejects is skipped", given: refusing(outbox.EventError), act: skipAtPartner, page: "/publishers/sales/partner",
+		name: "an event that a partner rejects is skipped", given: refusing(operator.EventError), act: skipAtPartner, page: "/publishers/sales/partner",
 		then: []string{"publisher sales/partner: active at 3 after 0 errors, free in 4"}, again: "no event is blocking",
 		says: "skipped event 3 (taken) of campaign c-1", prints: "publisher sales/partner skips the event at position 3; it is active, lag: 1 event",
 		refused: []refusal{
@@ -328,7 +328,7 @@ var scenarios = []scenario{
 			{skipAtPartner.with("", "", "sales/partner"), invalid, "osition"},
 		},
 	}, {
-		name: "a skip for a destination that is down is confirmed", given: refusing(outbox.DestinationError), act: skipAtPartner.confirmed("skip anyway"), page: "/publishers/sales/partner",
+		name: "a skip for a destination that is down is confirmed", given: refusing(operator.DestinationError), act: skipAtPartner.confirmed("skip anyway"), page: "/publishers/sales/partner",
 		then:    []string{"publisher sales/partner: failed at 3 after 10 errors, status 500, stopped, retries, free in 4"},
 		again:   "no event is blocking",
 		refused: []refusal{{skipAtPartner, invalid, "skip anyway"}, {skipAtPartner.confirmed("skip 1 events"), invalid, "skip anyway"}},
@@ -432,9 +432,9 @@ insert into tokens (hash, role, note, created_at, created_by, expires_at) values
 }
 
 // playedElsewhere are the actions without a scenario, with the reason.
-var playedElsewhere = map[outbox.Action]string{
-	outbox.ActionRehearse:        "it needs changed files",
-	outbox.ActionReveal:          "the command line hides nothing",
-	outbox.ActionTokenCreate:     "a command alone does it",
-	outbox.ActionJournalWentBack: "outboxweb itself does it",
+var playedElsewhere = map[operator.Action]string{
+	operator.ActionRehearse:        "it needs changed files",
+	operator.ActionReveal:          "the command line hides nothing",
+	operator.ActionTokenCreate:     "a command alone does it",
+	operator.ActionJournalWentBack: "outboxweb itself does it",
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
@@ -50,14 +50,14 @@ func lastEvaluated(at *time.Time, now time.Time) string {
 	if at == nil {
 		return "the rules have never been evaluated: no server has run with them"
 	}
-	text := "last evaluated " + outbox.Age(now.Sub(*at)) + " ago"
+	text := "last evaluated " + event.Age(now.Sub(*at)) + " ago"
 	if now.Sub(*at) > 2*alerts.Every {
 		text += ": no server evaluates the rules now, and the states below are of then"
 	}
 	return text
 }
 
-func (a *app) printAlerts(v outbox.AlertsView) error {
+func (a *app) printAlerts(v alerts.AlertsView) error {
 	t := table(a.out)
 	if !v.Configured {
 		t.row("no alerts in the configuration of this command; name the file with --config")
@@ -72,7 +72,7 @@ func (a *app) printAlerts(v outbox.AlertsView) error {
 		}
 		found := false
 		for _, one := range r.Alerts {
-			if one.Status == outbox.AlertOK {
+			if one.Status == alerts.AlertOK {
 				continue
 			}
 			status := string(one.Status) + muted
@@ -113,7 +113,7 @@ func (c *alertsTestCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) erro
 
 type alertsMuteCmd struct {
 	Rule string `arg:"" values:"alert-rule" help:"The rule's name, or all."`
-	outbox.AlertMuteRequest
+	alerts.AlertMuteRequest
 	jsonFlag
 }
 

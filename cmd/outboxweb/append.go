@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/worker"
@@ -39,7 +40,7 @@ type appendResult struct {
 
 	unread bool // there are lines after the batch
 
-	BlockingEvent *outbox.EventRef `json:"blocking_event,omitempty"` // why the condition does not hold
+	BlockingEvent *event.EventRef `json:"blocking_event,omitempty"` // why the condition does not hold
 }
 
 // refusedLine says what is wrong with one line.
@@ -91,7 +92,7 @@ func (c *appendCmd) Run(ctx context.Context, a *app) error {
 }
 
 // readCondition parses --condition; empty means an unconditional append.
-func readCondition(given string) (*outbox.AppendCondition, error) {
+func readCondition(given string) (*event.AppendCondition, error) {
 	if given == "" {
 		return nil, nil
 	}
@@ -102,7 +103,7 @@ func readCondition(given string) (*outbox.AppendCondition, error) {
 			return nil, usagef("--condition: cannot read %s: %v", name, errors.Unwrap(err))
 		}
 	}
-	condition, err := outbox.ParseCondition(text)
+	condition, err := event.ParseCondition(text)
 	if err != nil {
 		return nil, asUsage("--condition", err)
 	}
@@ -127,7 +128,7 @@ func (c *appendCmd) print(a *app, r appendResult) error {
 		fmt.Fprintf(a.err, "outboxweb: %d lines: %s%s\n", len(same), same[0].Detail, lineNumbers(same))
 	}
 	if len(r.Refused) > 0 && r.NotWritten > 0 {
-		fmt.Fprintf(a.err, "outboxweb: %s of the same batch not written\n", outbox.Count(int64(r.NotWritten), "event", "events"))
+		fmt.Fprintf(a.err, "outboxweb: %s of the same batch not written\n", event.Count(int64(r.NotWritten), "event", "events"))
 	}
 	if r.unread {
 		fmt.Fprintln(a.err, "outboxweb: later lines were not read")
@@ -189,8 +190,8 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 type appender struct {
 	*app
 	store     *engine.Engine
-	worker    *worker.Worker          // nil unless the mode is inline
-	condition *outbox.AppendCondition // of every batch; nil without one
+	worker    *worker.Worker         // nil unless the mode is inline
+	condition *event.AppendCondition // of every batch; nil without one
 }
 
 func (a *app) newAppender(ctx context.Context) (*appender, error) {
@@ -198,7 +199,7 @@ func (a *app) newAppender(ctx context.Context) (*appender, error) {
 	o := a.storeOptions()
 	o.NoCreate = a.NoMigrate
 	var err error
-	if outbox.Mode(a.Mode) != outbox.ModeInline {
+	if campaign.Mode(a.Mode) != campaign.ModeInline {
 		ap.store, err = a.openStore(ctx, o)
 		return ap, err
 	}
@@ -212,7 +213,7 @@ func (a *app) newAppender(ctx context.Context) (*appender, error) {
 		return nil, err
 	}
 	ap.worker = worker.New(worker.Config{Queue: ap.store.Queue, Set: set, Metrics: metrics.New(ap.store.Summary),
-		Mode: outbox.ModeInline, Build: version, Logger: a.logger()})
+		Mode: campaign.ModeInline, Build: version, Logger: a.logger()})
 	return ap, nil
 }
 
@@ -224,12 +225,12 @@ func (p *appender) append(ctx context.Context, b batch, r *appendResult) error {
 		return nil
 	}
 	landed, err := p.store.Append(ctx, store.Append{Events: b.events, Condition: p.condition})
-	refusal, ok := errors.AsType[*outbox.Refusal](err)
+	refusal, ok := errors.AsType[*event.Refusal](err)
 	if ok && (refusal.BlockingEvent != nil || strings.HasPrefix(refusal.Field, "condition")) {
 		r.BlockingEvent = refusal.BlockingEvent
 		return refusal
 	}
-	if ok && refusal.Index < len(b.lines) && !errors.Is(err, outbox.ErrSetup) {
+	if ok && refusal.Index < len(b.lines) && !errors.Is(err, event.ErrSetup) {
 		b.refuse(refusal.Index, refusal)
 		p.refuse(b, r)
 		return nil
@@ -258,7 +259,7 @@ func (p *appender) refuse(b batch, r *appendResult) {
 		if known[b.lines[i]] {
 			continue
 		}
-		if refusal, ok := errors.AsType[*outbox.Refusal](b.events[i].Normalize(p.MaxPayload)); ok {
+		if refusal, ok := errors.AsType[*event.Refusal](b.events[i].Normalize(p.MaxPayload)); ok {
 			b.refuse(i, refusal)
 		}
 	}
@@ -281,7 +282,7 @@ func (p *appender) applyInline(ctx context.Context, landed []store.Appended, r *
 		done[one.CampaignID] = true
 		err := p.worker.ApplyInline(ctx, one.CampaignID)
 		known := slices.Index(r.NotApplied, one.CampaignID)
-		switch waits := errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrNotYet); {
+		switch waits := errors.Is(err, event.ErrConflict) || errors.Is(err, event.ErrNotYet); {
 		case waits && known < 0:
 			fmt.Fprintf(p.err, "outboxweb: %v\n", err)
 			r.NotApplied = append(r.NotApplied, one.CampaignID)

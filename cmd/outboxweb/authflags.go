@@ -9,8 +9,9 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // authFlags configure how serve authenticates requests.
@@ -44,7 +45,7 @@ func (c *serveCmd) letsProxiesAct() bool {
 func (f *authFlags) gate(st *engine.Engine, collectors *metrics.Metrics, log *slog.Logger) (*auth.Gate, error) {
 	c := f.Config
 	c.Kind, c.Logger = f.kind(), log
-	c.Tokens = func(ctx context.Context, hash string) (outbox.Token, error) { return st.ValidToken(ctx, hash) }
+	c.Tokens = func(ctx context.Context, hash string) (operator.Token, error) { return st.ValidToken(ctx, hash) }
 	if collectors != nil {
 		c.Refused = func(why string) { collectors.IdentityRefused.WithLabelValues(why).Inc() }
 	}
@@ -54,7 +55,7 @@ func (f *authFlags) gate(st *engine.Engine, collectors *metrics.Metrics, log *sl
 
 // asFlag reports a refused configuration as wrong usage of its flag.
 func asFlag(err error) error {
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field != "" {
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok && refusal.Field != "" {
 		return asUsage("--"+refusal.Field, refusal)
 	}
 	return err

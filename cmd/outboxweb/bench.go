@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/outboxweb/outboxweb/internal/bench"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // benchCmd measures this program on the user's own storage: on their disk, in new directories, or
@@ -42,11 +42,11 @@ func (c *benchCmd) Run(ctx context.Context, a *app) error {
 
 func printBench(a *app, r bench.Result) error {
 	if r.Server != "" {
-		fmt.Fprintf(a.out, "%s: %s commits/s\n\n", r.Server, outbox.Number(int64(r.CommitsPerSecond)))
+		fmt.Fprintf(a.out, "%s: %s commits/s\n\n", r.Server, event.Number(int64(r.CommitsPerSecond)))
 	} else {
-		fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, outbox.Number(int64(r.FsyncPerSecond)))
+		fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, event.Number(int64(r.FsyncPerSecond)))
 	}
 	return printTable(a.out, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S", r.Results, func(m bench.Measurement) []any {
-		return []any{m.Name, outbox.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.Seconds), outbox.Number(int64(m.EventsPerSecond))}
+		return []any{m.Name, event.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.Seconds), event.Number(int64(m.EventsPerSecond))}
 	})
 }

@@ -9,10 +9,12 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
@@ -27,7 +29,7 @@ type campaignsCmd struct {
 }
 
 type campaignsListCmd struct {
-	Filter outbox.CampaignFilter `embed:""`
+	Filter campaign.CampaignFilter `embed:""`
 	listFlags
 }
 
@@ -55,11 +57,11 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) e
 		return err
 	}
 	a.printCut(page.NextCursor, len(page.Items), "campaigns")
-	views := make([]outbox.CampaignView, len(page.Items))
+	views := make([]campaign.CampaignView, len(page.Items))
 	for i, found := range page.Items {
 		views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
 	}
-	return printList(a, c.jsonFlag, "campaigns", views, campaigns.CampaignColumns(shownNow(), outbox.CampaignFilter{}))
+	return printList(a, c.jsonFlag, "campaigns", views, campaigns.CampaignColumns(shownNow(), campaign.CampaignFilter{}))
 }
 
 type campaignAction struct {
@@ -88,7 +90,7 @@ type campaignsReplayCmd struct{ campaignAction }
 func (c *campaignsReplayCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	done, err := st.ReplayCampaign(ctx, command(c.Reason), c.Campaign)
 	return c.answer(a, err, done, "replayed campaign %s: %s enqueued, %s of applied events removed", c.Campaign,
-		outbox.Count(done.Inserted, "row", "rows"), outbox.Count(done.Removed, "row", "rows"))
+		event.Count(done.Inserted, "row", "rows"), event.Count(done.Removed, "row", "rows"))
 }
 
 // campaignsRowsCmd shows a read model as of an event.
@@ -104,9 +106,9 @@ type campaignsRowsCmd struct {
 // Run replays the campaign and prints the rows.
 func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	const patience = 24 * time.Hour // until interrupted
-	var held map[string][]outbox.Cursor
-	m, err := readShown(ctx, a, c.redactFlags, func(_ *redact.Redactor, st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (m outbox.ReadModel, err error) {
-		if m, err = travel.At(ctx, outbox.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience); err == nil {
+	var held map[string][]campaign.Cursor
+	m, err := readShown(ctx, a, c.redactFlags, func(_ *redact.Redactor, st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (m timetravel.ReadModel, err error) {
+		if m, err = travel.At(ctx, timetravel.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience); err == nil {
 			held, err = st.Runs.Held(ctx, set.Infos(), c.Campaign)
 		}
 		return m, err
@@ -119,12 +121,12 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 	}
 	fmt.Fprintf(a.out, "campaign %s as of event %d of %d, replayed from the journal\n", m.CampaignID, m.Seq, m.LastSeq)
 	for _, s := range m.Standings {
-		if s.Verdict == string(outbox.VerdictDrift) {
-			verify := overScope("outboxweb verify", outbox.RunRequest{Campaigns: []string{m.CampaignID}, Projections: []string{s.Projection}})
-			fmt.Fprintf(a.out, "drift in projection %s: %s not as below; which ones: %s\n", s.Projection, outbox.Count(s.Differ, "live row is", "live rows are"), verify)
+		if s.Verdict == string(campaign.VerdictDrift) {
+			verify := overScope("outboxweb verify", replay.RunRequest{Campaigns: []string{m.CampaignID}, Projections: []string{s.Projection}})
+			fmt.Fprintf(a.out, "drift in projection %s: %s not as below; which ones: %s\n", s.Projection, event.Count(s.Differ, "live row is", "live rows are"), verify)
 		}
 	}
-	if text := outbox.Standings(outbox.Lacking(held[c.Campaign], m.Seq)); text != "" {
+	if text := campaign.Standings(campaign.Lacking(held[c.Campaign], m.Seq)); text != "" {
 		fmt.Fprintf(a.out, "readers see older rows than these, as %s\n", text)
 	}
 	for _, t := range m.Tables {
@@ -133,7 +135,7 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 			fmt.Fprintf(a.out, "  %s\n", modelRowText(row))
 		}
 		switch {
-		case t.More && t.Source == outbox.SourceLive:
+		case t.More && t.Source == timetravel.SourceLive:
 			fmt.Fprintln(a.out, "  there are more rows")
 		case t.More:
 			fmt.Fprintf(a.out, "  more rows: --table %s --after %s\n", t.Name, t.Next)
@@ -143,28 +145,28 @@ func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
 }
 
 // replayText says with which version a table was replayed, and which ones built its live rows.
-func replayText(t outbox.ModelTable) string {
-	if t.Source != outbox.SourceReplay {
+func replayText(t timetravel.ModelTable) string {
+	if t.Source != timetravel.SourceReplay {
 		return ""
 	}
 	return ", " + cmp.Or(t.Doubt(), t.Versions())
 }
 
 // sourceText says of rows that are not from the replay why, and what they are instead.
-func sourceText(m outbox.ReadModel, t outbox.ModelTable) string {
+func sourceText(m timetravel.ReadModel, t timetravel.ModelTable) string {
 	s, failed := m.FailedBy(t.Projection)
 	if !failed {
 		return ""
 	}
 	instead := "its rows as of this event are not known"
-	if t.Source == outbox.SourceLive {
+	if t.Source == timetravel.SourceLive {
 		instead = "its live rows follow"
 	}
 	return fmt.Sprintf(": projection %s as loaded cannot replay event %d, %s: %s", s.Projection, s.FailedSeq, instead, s.Error)
 }
 
 // modelRowText is a row on one line, with what the event changed.
-func modelRowText(row outbox.ModelRow) string {
+func modelRowText(row timetravel.ModelRow) string {
 	var parts []string
 	if row.Kind != "" {
 		parts = append(parts, row.Kind)

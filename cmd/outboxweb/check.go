@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
@@ -48,7 +50,7 @@ func (c *checkCmd) Run(ctx context.Context, a *app, set *projection.Set, st *eng
 		report.NotLoaded = notLoaded(set, versions)
 	}
 	report.OK = len(report.Violations) == 0
-	report.Violations = append([]outbox.Violation{}, report.Violations...) // an empty JSON list rather than null
+	report.Violations = append([]campaign.Violation{}, report.Violations...) // an empty JSON list rather than null
 	err = c.show(a, report, func() error { return printCheck(a, report) })
 	return cmp.Or(err, problems(!report.OK))
 }
@@ -65,10 +67,10 @@ func tablesOf(set *projection.Set, versions map[string]string) (tables []string)
 // checkedWords are the words for counts whose names in JSON do not say enough.
 var checkedWords = map[string]string{"folded": "campaigns replayed", "skips": "skipped events", "skipped": "campaigns not checked"}
 
-func printCheck(a *app, r outbox.CheckReport) error {
+func printCheck(a *app, r campaign.CheckReport) error {
 	t := table(a.out)
 	for _, what := range slices.Sorted(maps.Keys(r.Checked)) {
-		t.row(cmp.Or(checkedWords[what], what), outbox.Number(r.Checked[what]))
+		t.row(cmp.Or(checkedWords[what], what), event.Number(r.Checked[what]))
 	}
 	t.Flush()
 	if len(r.NotCompared)+len(r.NotLoaded) > 0 {
@@ -80,8 +82,8 @@ func printCheck(a *app, r outbox.CheckReport) error {
 		fmt.Fprintln(a.out, "\nno problems found")
 		return nil
 	}
-	fmt.Fprintf(a.out, "\n%s\n", outbox.Count(int64(len(r.Violations)), "violation", "violations"))
-	return printTable(a.out, "INVARIANT\tCAMPAIGN\tSEQ\tDETAIL", r.Violations, func(v outbox.Violation) []any {
+	fmt.Fprintf(a.out, "\n%s\n", event.Count(int64(len(r.Violations)), "violation", "violations"))
+	return printTable(a.out, "INVARIANT\tCAMPAIGN\tSEQ\tDETAIL", r.Violations, func(v campaign.Violation) []any {
 		return []any{v.Invariant, v.CampaignID, v.Seq, v.Detail}
 	})
 }
@@ -89,18 +91,18 @@ func printCheck(a *app, r outbox.CheckReport) error {
 // leftShown is how many lines are printed about parts that were not compared.
 const leftShown = 20
 
-func (a *app) printNotCompared(left []outbox.NotCompared) {
+func (a *app) printNotCompared(left []campaign.NotCompared) {
 	for _, n := range left[:min(len(left), leftShown)] {
 		fmt.Fprintln(a.out, "not compared:", n)
 	}
 	if more := len(left) - leftShown; more > 0 {
-		fmt.Fprintf(a.out, "not compared: %s more; --json has them\n", outbox.Number(int64(more)))
+		fmt.Fprintf(a.out, "not compared: %s more; --json has them\n", event.Number(int64(more)))
 	}
 }
 
 // checkReplays replays every campaign up to its applied event and compares the rows with the live
 // ones.
-func (a *app) checkReplays(ctx context.Context, st *engine.Engine, set *projection.Set, r *outbox.CheckReport) error {
+func (a *app) checkReplays(ctx context.Context, st *engine.Engine, set *projection.Set, r *campaign.CheckReport) error {
 	f, err := runs.NewReplayer(ctx, st.Store, set)
 	if err != nil {
 		return err
@@ -108,7 +110,7 @@ func (a *app) checkReplays(ctx context.Context, st *engine.Engine, set *projecti
 	defer f.Close()
 	bar := a.progress("replay")
 	defer bar.end()
-	return eachCampaign(ctx, st, nil, func(campaign outbox.Campaign) error {
+	return eachCampaign(ctx, st, nil, func(campaign campaign.Campaign) error {
 		bar.set(r.Checked["replayed"], r.Checked["campaigns"])
 		return checkReplay(ctx, f, campaign, r)
 	})
@@ -116,7 +118,7 @@ func (a *app) checkReplays(ctx context.Context, st *engine.Engine, set *projecti
 
 // checkReplay compares one campaign. It skips diverged campaigns, which are already reported, and
 // campaigns without applied events.
-func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *outbox.CheckReport) error {
+func checkReplay(ctx context.Context, f *runs.Replayer, c campaign.Campaign, r *campaign.CheckReport) error {
 	if c.Diverged != "" || c.AppliedSeq == 0 {
 		return nil
 	}
@@ -126,9 +128,9 @@ func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *ou
 	}
 	r.Checked["replayed"]++
 	found := func(seq int64, detail string, args ...any) {
-		r.Violations = append(r.Violations, outbox.Violation{Invariant: outbox.InvariantRebuiltEqualsLive, CampaignID: c.CampaignID, Seq: seq, Detail: fmt.Sprintf(detail, args...)})
+		r.Violations = append(r.Violations, campaign.Violation{Invariant: campaign.InvariantRebuiltEqualsLive, CampaignID: c.CampaignID, Seq: seq, Detail: fmt.Sprintf(detail, args...)})
 	}
-	if result.Outcome == outbox.OutcomeFailed && len(result.Projections) == 0 {
+	if result.Outcome == replay.OutcomeFailed && len(result.Projections) == 0 {
 		found(result.Seq, "%s", result.Error)
 	}
 	r.NotCompared = append(r.NotCompared, result.NotCompared()...)
@@ -136,7 +138,7 @@ func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *ou
 		switch {
 		case p.Error != "":
 			found(p.ErrorSeq, "event %d was applied live, but cannot be replayed: %s", p.ErrorSeq, p.Error)
-		case p.Verdict == outbox.VerdictDrift:
+		case p.Verdict == campaign.VerdictDrift:
 			found(p.Seq, "%s", driftOf(p))
 		}
 	}
@@ -144,11 +146,11 @@ func checkReplay(ctx context.Context, f *runs.Replayer, c outbox.Campaign, r *ou
 }
 
 // driftOf describes how the live rows of a projection differ from a replay.
-func driftOf(p outbox.ProjectionResult) string {
+func driftOf(p replay.ProjectionResult) string {
 	c := p.Comparison
 	where := c.From()
 	if !c.BuiltByOtherVersion {
 		where = cmp.Or(where, "no event explains the difference") + "; " + c.Versions()
 	}
-	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, outbox.Count(c.Added, "row", "rows"), outbox.Number(c.Changed), outbox.Number(c.Removed), where)
+	return fmt.Sprintf("projection %s differs from the journal: %s missing, %s changed, %s unexpected; %s", p.Projection, event.Count(c.Added, "row", "rows"), event.Number(c.Changed), event.Number(c.Removed), where)
 }

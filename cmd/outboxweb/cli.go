@@ -13,7 +13,10 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
@@ -73,16 +76,16 @@ type Common struct {
 	WorkerEnabled   *bool                 `name:"worker-enabled" group:"common" help:"Deprecated, use --mode: a worker applies rows."`
 	ShadowEnabled   *bool                 `name:"shadow-enabled" group:"common" help:"Deprecated, use --mode: a worker rehearses rows."`
 	sources         map[string]source     // of the flags' values
-	settings        []outbox.Setting      // the flags' values for display
+	settings        []database.Setting    // the flags' values for display
 	sections        map[string]*yaml.Node // keys of the configuration file that are no flags
 }
 
-// modeFlag is an outbox.Mode as written in a flag or a file.
-type modeFlag outbox.Mode
+// modeFlag is an campaign.Mode as written in a flag or a file.
+type modeFlag campaign.Mode
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (m *modeFlag) UnmarshalText(text []byte) error {
-	mode, err := outbox.ParseMode(string(text))
+	mode, err := campaign.ParseMode(string(text))
 	*m = modeFlag(mode)
 	return err
 }
@@ -95,7 +98,7 @@ func (c *Common) AfterApply(parsed *kong.Context) error {
 		from := sourceOf(parsed, flag)
 		c.sources[flag.Name] = from
 		if flag.Name != "help" && !flag.Hidden {
-			c.settings = append(c.settings, outbox.Setting{Name: flag.Name, Value: shownValue(flag.Name, parsed.FlagValue(flag)), Given: from != fromDefault})
+			c.settings = append(c.settings, database.Setting{Name: flag.Name, Value: shownValue(flag.Name, parsed.FlagValue(flag)), Given: from != fromDefault})
 		}
 	}
 	return c.resolveMode()
@@ -110,7 +113,7 @@ func (c *Common) resolveMode() error {
 		return usagef("--mode cannot be combined with --outbox-enabled, --worker-enabled or --shadow-enabled")
 	}
 	is := func(b *bool) bool { return b != nil && *b }
-	mode, err := outbox.Switches{Outbox: is(c.OutboxEnabled), Worker: is(c.WorkerEnabled), Shadow: is(c.ShadowEnabled)}.Mode()
+	mode, err := campaign.Switches{Outbox: is(c.OutboxEnabled), Worker: is(c.WorkerEnabled), Shadow: is(c.ShadowEnabled)}.Mode()
 	if err != nil {
 		return asUsage("--outbox-enabled", err)
 	}
@@ -146,12 +149,12 @@ func sourceOf(parsed *kong.Context, flag *kong.Flag) source {
 
 // variables are what the tags of flags name as ${NAME}.
 var variables = map[string]string{
-	"max_payload": strconv.Itoa(outbox.DefaultMaxPayload), "default_page": strconv.Itoa(outbox.DefaultPage), "max_page": strconv.Itoa(outbox.MaxPage),
-	"default_requeue": strconv.Itoa(outbox.DefaultRequeue), "confirm_above": outbox.Number(outbox.ConfirmAbove), "max_batch": strconv.Itoa(outbox.MaxBatch),
-	"default_poll": outbox.DefaultPoll.String(), "default_lease": outbox.DefaultLease.String(), "default_event_timeout": outbox.DefaultEventTimeout.String(),
-	"least_wait": outbox.LeastWait.String(), "least_lease": outbox.LeastLease.String(),
-	"default_concurrency": strconv.Itoa(outbox.DefaultConcurrency), "default_run_parallel": strconv.Itoa(outbox.DefaultRunParallel),
-	"roles": outbox.AnyRole(),
+	"max_payload": strconv.Itoa(event.DefaultMaxPayload), "default_page": strconv.Itoa(event.DefaultPage), "max_page": strconv.Itoa(event.MaxPage),
+	"default_requeue": strconv.Itoa(event.DefaultRequeue), "confirm_above": event.Number(operator.ConfirmAbove), "max_batch": strconv.Itoa(event.MaxBatch),
+	"default_poll": event.DefaultPoll.String(), "default_lease": event.DefaultLease.String(), "default_event_timeout": event.DefaultEventTimeout.String(),
+	"least_wait": event.LeastWait.String(), "least_lease": event.LeastLease.String(),
+	"default_concurrency": strconv.Itoa(event.DefaultConcurrency), "default_run_parallel": strconv.Itoa(event.DefaultRunParallel),
+	"roles": operator.AnyRole(),
 }
 
 // expanded is the text of a tag with its variables, but those of kong's own.

@@ -9,8 +9,13 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // completionCmd prints a shell's completions: a script that asks the program what may follow.
@@ -40,10 +45,10 @@ const isFile = ":file"
 // known are the values of flags and arguments with the tag values: checkValues and the commands check
 // them, whose refusals are better sentences than kong's of an enum.
 var known = map[string][]string{
-	"mode": texts(outbox.Modes), "role": texts(outbox.Roles), "campaign-state": texts(outbox.States), "row-status": texts(outbox.Statuses),
-	"cursor-state":     {outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind},
-	"failure-status":   texts([]outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved}),
-	"operation-status": texts(outbox.OperationStatuses), "run-status": texts(outbox.RunStatuses), "run-kind": texts(outbox.RunKinds), "scoped-run-kind": texts(outbox.ScopedRunKinds),
+	"mode": texts(campaign.Modes), "role": texts(operator.Roles), "campaign-state": texts(campaign.States), "row-status": texts(event.Statuses),
+	"cursor-state":     {campaign.CursorQuarantined, campaign.CursorPaused, campaign.CursorBehind},
+	"failure-status":   texts([]campaign.FailureStatus{campaign.FailureOpen, campaign.FailureResolved}),
+	"operation-status": texts(operations.OperationStatuses), "run-status": texts(replay.RunStatuses), "run-kind": texts(replay.RunKinds), "scoped-run-kind": texts(replay.ScopedRunKinds),
 	"preset":        slices.Compact(slices.Sorted(slices.Values(slices.Concat(auth.PresetNames(auth.KindJWT), auth.PresetNames(auth.KindProxyHeader))))),
 	"groups-format": auth.GroupsFormats,
 	"alert-rule":    append(ruleNames(), "all"),
@@ -67,7 +72,7 @@ func checkValues(parsed *kong.Context) error {
 		if !slices.Contains([]string{"state", "status", "kind"}, field) {
 			continue
 		}
-		if _, err := outbox.ParseName(field, value.Target.String(), known[list]); err != nil {
+		if _, err := event.ParseName(field, value.Target.String(), known[list]); err != nil {
 			return asUsage(written, err)
 		}
 	}
@@ -82,7 +87,7 @@ func texts[T ~string](names []T) (all []string) {
 }
 
 func ruleNames() (all []string) {
-	for _, r := range outbox.AlertRules() {
+	for _, r := range alerts.AlertRules() {
 		all = append(all, r.Name)
 	}
 	return all

@@ -13,7 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -40,7 +40,7 @@ func section[T any](c *Common, key string, parse func(*yaml.Node, func(string) (
 
 // inConfig names the file in the error of a section.
 func (c *Common) inConfig(err error) error {
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
 		return usagef("--config: %s %s", c.Config, refusal)
 	}
 	return err
@@ -98,7 +98,7 @@ func fileFlags(model *kong.Application) map[string]*kong.Flag {
 func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]any, sections map[string]*yaml.Node, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, nil, usagef("--config: cannot read %s: %v", name, outbox.Cause(err))
+		return nil, nil, usagef("--config: cannot read %s: %v", name, event.Cause(err))
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -129,7 +129,7 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 			return nil, nil, usagef("--config: %s line %d: unknown key %q", name, key.Line, key.Value)
 		}
 		value, err := fileValue(flag, node)
-		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		if refusal, ok := errors.AsType[*event.Refusal](err); ok {
 			return nil, nil, usagef("--config: %s line %d: %v", name, node.Line, refusal)
 		}
 		if err != nil {
@@ -141,7 +141,7 @@ func readConfig(name string, keys map[string]*kong.Flag) (values map[*kong.Flag]
 }
 
 // fileValue checks a YAML value against the flag's type. The error completes a sentence that begins
-// with the key, unless it is an *outbox.Refusal, which is a sentence of its own.
+// with the key, unless it is an *event.Refusal, which is a sentence of its own.
 func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	if flag.IsSlice() && node.Kind == yaml.SequenceNode {
 		items := make([]any, 0, len(node.Content)) // kong takes them as they are, commas included
@@ -166,7 +166,7 @@ func fileValue(flag *kong.Flag, node *yaml.Node) (any, error) {
 	}
 	scan := kong.Scan().PushTyped(node.Value, kong.FlagValueToken)
 	if err := flag.Mapper.Decode(&kong.DecodeContext{Value: flag.Value, Scan: scan}, target); err != nil {
-		if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+		if refusal, ok := errors.AsType[*event.Refusal](err); ok {
 			return nil, refusal
 		}
 		return nil, fmt.Errorf("must be %s, not %q", kind, node.Value)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // daysFlag is a long duration: 8760h in Go's notation, or a whole number of days, such as 365d.
@@ -52,7 +52,7 @@ func (d daysFlag) String() string {
 }
 
 func (c *serveCmd) checkKept() error {
-	switch tooShort := func(d daysFlag) bool { return d != 0 && time.Duration(d) < outbox.LeastKept }; {
+	switch tooShort := func(d daysFlag) bool { return d != 0 && time.Duration(d) < event.LeastKept }; {
 	case tooShort(c.KeepAudit):
 		return usagef("--keep-audit must be 24h or more, or 0 to keep audit records forever")
 	case tooShort(c.KeepHistory):

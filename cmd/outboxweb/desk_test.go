@@ -11,10 +11,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -51,7 +53,7 @@ type desk struct {
 	dir   string
 	pair  dbtest.Pair
 	flags []string // that name its databases and, last, its projections
-	mode  outbox.Mode
+	mode  campaign.Mode
 	in    io.Reader // of commands
 }
 
@@ -68,12 +70,12 @@ func newDesk(t *testing.T, projections ...string) *desk {
 	d.pair = newPair(t, d.dir)
 	d.flags = []string{"--journal-db", d.pair.Journal, "--projections-db", d.pair.Projections, "--projections", from}
 	d.set = must.Get(projection.Load("sqlite", from)).Or(t)
-	d.open(outbox.Retry{MaxAttempts: 1})
+	d.open(event.Retry{MaxAttempts: 1})
 	must.OK(t, runs.Install(t.Context(), d.st.Store, d.set))
 	return d
 }
 
-func (d *desk) open(retry outbox.Retry) {
+func (d *desk) open(retry event.Retry) {
 	st := engine.Wire(must.Get(store.Open(d.t.Context(), store.Options{Journal: d.pair.Journal, Projections: d.pair.Projections, NoMigrate: true, Retry: retry, Mode: d.mode})).Or(d.t))
 	d.t.Cleanup(func() { st.Close() })
 	d.st, d.w = st, worker.New(worker.Config{Queue: st.Queue, Set: d.set, Mode: st.Mode(), Logger: slog.New(slog.DiscardHandler)})
@@ -106,9 +108,9 @@ func lenient(text string) string {
 
 // has appends an event with each of the payloads to a campaign.
 func (d *desk) has(campaign string, payloads ...string) *desk {
-	var events []outbox.Event
+	var events []event.Event
 	for _, payload := range payloads {
-		events = append(events, outbox.Event{CampaignID: campaign, EventType: "noted", Payload: []byte(payload)})
+		events = append(events, event.Event{CampaignID: campaign, EventType: "noted", Payload: []byte(payload)})
 	}
 	must.Get(d.st.Append(d.t.Context(), store.Append{Events: events})).Or(d.t)
 	return d
@@ -141,7 +143,7 @@ func (d *desk) exec(url string, statements ...string) *desk {
 }
 
 func (d *desk) pause(name, campaign string) *desk {
-	must.Get(d.st.Runs.PauseProjection(d.t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos())).Or(d.t)
+	must.Get(d.st.Runs.PauseProjection(d.t.Context(), operator.Command{By: operator.Operator{Name: "ana"}, Reason: "a bug"}, name, campaign, d.set.Infos())).Or(d.t)
 	return d
 }
 

@@ -7,8 +7,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -69,7 +70,7 @@ func (c *digestCmd) digest(ctx context.Context, st *engine.Engine, set *projecti
 		return digests{}, err
 	}
 	if *c.Until > campaign.HighWaterSeq {
-		return digests{}, outbox.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, *c.Until, campaign.HighWaterSeq)
+		return digests{}, event.NotFound("campaign %q has no event %d; its last is %d", c.Campaign, *c.Until, campaign.HighWaterSeq)
 	}
 	f, err := runs.NewReplayer(ctx, st.Store, set)
 	if err != nil {
@@ -97,7 +98,7 @@ func (d *digests) addSeqs(stands map[string]readmodel.Position) {
 	d.Seqs, d.states = make(map[string]int64), make(map[string]string)
 	for name := range d.Projections {
 		d.Seqs[name] = d.AppliedSeq
-		if s, known := stands[name]; known && s.State != outbox.CursorLive {
+		if s, known := stands[name]; known && s.State != campaign.CursorLive {
 			d.Seqs[name], d.states[name] = min(s.AppliedSeq, d.AppliedSeq), s.State
 		}
 	}
@@ -130,7 +131,7 @@ func liveDigests(ctx context.Context, st *engine.Engine, set *projection.Set, id
 	if err == nil {
 		d.Projections, d.Full, err = set.Digests(ctx, live, id, only...)
 	}
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) {
+	if err != nil && !errors.Is(err, event.ErrNotFound) {
 		err = fmt.Errorf("digest campaign %q: %w", id, err)
 	}
 	d.AppliedSeq = at.AppliedSeq

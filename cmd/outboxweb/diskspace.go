@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -24,12 +24,12 @@ const (
 // openWhenDiskHasSpace is openBoth for a server: while the disk is full, it waits until ctx ends.
 func (a *app) openWhenDiskHasSpace(ctx context.Context, o store.Options, listener net.Listener, t *tls.Config) (*engine.Engine, *projection.Set, error) {
 	st, set, err := a.openBoth(ctx, o)
-	if !errors.Is(err, outbox.ErrFull) {
+	if !errors.Is(err, event.ErrFull) {
 		return st, set, err
 	}
 	defer refuse(listener, t)()
 	pause := time.Tick(roomPause)
-	for said := (time.Time{}); errors.Is(err, outbox.ErrFull); st, set, err = a.openBoth(ctx, o) {
+	for said := (time.Time{}); errors.Is(err, event.ErrFull); st, set, err = a.openBoth(ctx, o) {
 		if time.Since(said) >= roomRemind {
 			a.logger().Error("the databases cannot be opened on a full disk; retrying every second", "error", err)
 			said = time.Now()

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
@@ -23,7 +25,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	err = c.show(a, d, func() error { return a.printDryRun(d, set) })
-	return cmp.Or(err, problems(d.Outcome == outbox.OutcomeFailed))
+	return cmp.Or(err, problems(d.Outcome == replay.OutcomeFailed))
 }
 
 // try prints what a rebuild would change, campaign by campaign. It exits with 1 if a row would
@@ -41,10 +43,10 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 	defer f.Close()
 	f.OtherVersion()
 	d := triedDetail(set)
-	err = eachCampaign(ctx, st, c.Campaigns, func(campaign outbox.Campaign) error {
+	err = eachCampaign(ctx, st, c.Campaigns, func(campaign campaign.Campaign) error {
 		r, err := f.TryRebuild(ctx, campaign.CampaignID, c.Projections...)
 		d.Counts.Add(r.Outcome, 1)
-		if r.Outcome != outbox.OutcomeMatch && len(d.Results) < 1000 {
+		if r.Outcome != replay.OutcomeMatch && len(d.Results) < 1000 {
 			d.Results = append(d.Results, r)
 		}
 		return err
@@ -60,21 +62,21 @@ func (c *runsStartCmd) try(ctx context.Context, a *app) error {
 		err = a.printResults(d)
 		partly := ""
 		if n.NotCompared > 0 {
-			partly = fmt.Sprintf(", %s not fully compared", outbox.Number(n.NotCompared))
+			partly = fmt.Sprintf(", %s not fully compared", event.Number(n.NotCompared))
 		}
-		fmt.Fprintf(a.out, "%s replayed: %s would not change%s, %s would change, %s cannot be replayed\n", outbox.Count(n.Sum(), "campaign", "campaigns"), outbox.Number(n.Matched), partly, outbox.Number(n.Drifted), outbox.Number(n.Failed))
+		fmt.Fprintf(a.out, "%s replayed: %s would not change%s, %s would change, %s cannot be replayed\n", event.Count(n.Sum(), "campaign", "campaigns"), event.Number(n.Matched), partly, event.Number(n.Drifted), event.Number(n.Failed))
 	}
 	return cmp.Or(err, problems(n.Drifted+n.Failed > 0))
 }
 
 // rebuildTrial is a dry run of a rebuild.
 type rebuildTrial struct {
-	Counts  outbox.RunCounts   `json:"counts"`  // drifted campaigns would change
-	Results []outbox.RunResult `json:"results"` // of campaigns that would change or are not compared in full, at most 1,000
+	Counts  replay.RunCounts   `json:"counts"`  // drifted campaigns would change
+	Results []replay.RunResult `json:"results"` // of campaigns that would change or are not compared in full, at most 1,000
 }
 
 // eachCampaign calls do with the named campaigns, or with all of them.
-func eachCampaign(ctx context.Context, st *engine.Engine, named []string, do func(outbox.Campaign) error) error {
+func eachCampaign(ctx context.Context, st *engine.Engine, named []string, do func(campaign.Campaign) error) error {
 	for _, id := range named {
 		campaign, err := st.Campaign(ctx, id)
 		if err == nil {
@@ -87,7 +89,7 @@ func eachCampaign(ctx context.Context, st *engine.Engine, named []string, do fun
 	if len(named) > 0 {
 		return nil
 	}
-	for page, err := range st.CampaignsInPages(ctx, outbox.CampaignFilter{}) {
+	for page, err := range st.CampaignsInPages(ctx, campaign.CampaignFilter{}) {
 		if err != nil {
 			return err
 		}
@@ -100,7 +102,7 @@ func eachCampaign(ctx context.Context, st *engine.Engine, named []string, do fun
 	return nil
 }
 
-func (a *app) printDryRun(r outbox.RunResult, set *projection.Set) error {
+func (a *app) printDryRun(r replay.RunResult, set *projection.Set) error {
 	fmt.Fprintf(a.out, "campaign %s: %s\n", r.CampaignID, r.TriedText())
 	if at := r.Rehearsed; at.FailedSeq > 0 {
 		fmt.Fprintf(a.out, "event %d (%s) would fail: %s\n", at.FailedSeq, at.EventType, r.Error)
@@ -114,8 +116,8 @@ func (a *app) printDryRun(r outbox.RunResult, set *projection.Set) error {
 }
 
 // triedDetail is a run of which only results are known, of what was tried.
-func triedDetail(set *projection.Set, results ...outbox.RunResult) runDetail {
-	d := runDetail{Run: outbox.Run{Kind: outbox.RunRehearse}, Results: append([]outbox.RunResult{}, results...)}
+func triedDetail(set *projection.Set, results ...replay.RunResult) runDetail {
+	d := runDetail{Run: replay.Run{Kind: replay.RunRehearse}, Results: append([]replay.RunResult{}, results...)}
 	for _, p := range set.Projections() {
 		d.Projections = append(d.Projections, p.Name)
 	}

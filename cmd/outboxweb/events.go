@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // eventsCmd searches the events of all campaigns.
 type eventsCmd struct {
-	Filter outbox.EventFilter `embed:""`
+	Filter search.EventFilter `embed:""`
 	Since  string             `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h or 14:00, the last one that is past (UTC)."`
 	Until  string             `placeholder:"TIME" help:"Events recorded before this; 14:10 is the first one from --since."`
 	Limit  int                `placeholder:"N" default:"50" least:"1" help:"Show at most this many events, newest first. Default 50."`
@@ -24,7 +25,7 @@ func (c *eventsCmd) check() (err error) {
 	if c.Filter.Time == "recorded" {
 		c.Filter.Time = "" // the default
 	}
-	c.Filter.Since, c.Filter.Until, err = outbox.ParseRange(c.Since, c.Until, time.Now())
+	c.Filter.Since, c.Filter.Until, err = event.ParseRange(c.Since, c.Until, time.Now())
 	return asFlag(err)
 }
 
@@ -36,7 +37,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return err
 	}
 	var position *int64 // for a conditional append
-	events, err := pages(a, "events", c.Limit, func(cursor string, limit int) (outbox.Page[outbox.EventHit], error) {
+	events, err := pages(a, "events", c.Limit, func(cursor string, limit int) (event.Page[search.EventHit], error) {
 		f.Cursor, f.Limit = cursor, limit
 		page, err := st.Search.Events(ctx, f)
 		if f.Settled {
@@ -68,11 +69,11 @@ func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		fmt.Fprintln(a.out, "no event matches")
 		return cmp.Or(a.printMisses(ctx, st, f), unknown)
 	}
-	return printColumns(a.out, campaigns.HitColumns(shownNow(), outbox.EventFilter{}), events)
+	return printColumns(a.out, campaigns.HitColumns(shownNow(), search.EventFilter{}), events)
 }
 
 // printMisses says which values of a search do not exist.
-func (a *app) printMisses(ctx context.Context, st *engine.Engine, f outbox.EventFilter) error {
+func (a *app) printMisses(ctx context.Context, st *engine.Engine, f search.EventFilter) error {
 	misses, err := st.Search.Misses(ctx, f)
 	for _, m := range misses {
 		fmt.Fprintln(a.out, m.Sentence())

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
@@ -38,7 +39,7 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app, st *engine.Engine) er
 	if err != nil {
 		return err
 	}
-	groups := all.Assessed(outbox.RunningOf(version, loaded), running)
+	groups := all.Assessed(campaign.RunningOf(version, loaded), running)
 	if err := st.Runs.RestOnRehearsals(ctx, groups, loaded); err != nil {
 		return err
 	}
@@ -54,26 +55,26 @@ func (c *failuresListCmd) Run(ctx context.Context, a *app, st *engine.Engine) er
 		return err
 	}
 	fmt.Fprintln(a.out, "\nprojections are quarantined, which a requeue does not reach:")
-	return printTable(a.out, "PROJECTION\tCAMPAIGNS\tSINCE\tLAST\tFINGERPRINT\tERROR", quarantined, func(q outbox.QuarantineCause) []any {
-		return []any{q.Projection, outbox.AtLeast(q.Campaigns, q.Capped), stamp(q.FirstAt), stamp(q.LastAt), firstLine(q.Fingerprint, 80), firstLine(q.Example, 80)}
+	return printTable(a.out, "PROJECTION\tCAMPAIGNS\tSINCE\tLAST\tFINGERPRINT\tERROR", quarantined, func(q campaign.QuarantineCause) []any {
+		return []any{q.Projection, event.AtLeast(q.Campaigns, q.Capped), stamp(q.FirstAt), stamp(q.LastAt), firstLine(q.Fingerprint, 80), firstLine(q.Example, 80)}
 	})
 }
 
 // worstPrinted is the number of campaigns that the table names for each error.
 const worstPrinted = 3
 
-func (a *app) printGroups(groups []outbox.AssessedGroup, all outbox.ErrorGroups) error {
+func (a *app) printGroups(groups []campaign.AssessedGroup, all campaign.ErrorGroups) error {
 	if says := all.Rehearsed.Text(); says != "" {
 		fmt.Fprintln(a.out, says)
 	}
 	if all.More {
-		fmt.Fprintln(a.out, outbox.MoreCauses)
+		fmt.Fprintln(a.out, campaign.MoreCauses)
 	}
 	if len(groups) == 0 {
 		fmt.Fprintln(a.out, "no row is failed or dead")
 		return nil
 	}
-	return printTable(a.out, "DEAD\tFAILED\tWOULD FAIL\tREACH\tRELEASES\tSINCE\tNEXT RETRY\tBUILDS\tWORST CAMPAIGNS\tOPERATION\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g outbox.AssessedGroup) []any {
+	return printTable(a.out, "DEAD\tFAILED\tWOULD FAIL\tREACH\tRELEASES\tSINCE\tNEXT RETRY\tBUILDS\tWORST CAMPAIGNS\tOPERATION\tFINGERPRINT\tERROR\tVERDICT\tNOTE", groups, func(g campaign.AssessedGroup) []any {
 		note, operation := "", "-"
 		if g.Note != nil {
 			note = g.Note.Note
@@ -86,7 +87,7 @@ func (a *app) printGroups(groups []outbox.AssessedGroup, all outbox.ErrorGroups)
 	})
 }
 
-func triedBuilds(g outbox.AssessedGroup) string {
+func triedBuilds(g campaign.AssessedGroup) string {
 	names := make([]string, len(g.Builds))
 	for i, b := range g.Builds {
 		names[i] = cmp.Or(b.Name, "unknown")
@@ -94,7 +95,7 @@ func triedBuilds(g outbox.AssessedGroup) string {
 	return cmp.Or(firstLine(strings.Join(names, ", "), 80), "-")
 }
 
-func worstCampaigns(g outbox.AssessedGroup) string {
+func worstCampaigns(g campaign.AssessedGroup) string {
 	var names []string
 	for _, c := range g.Worst[:min(len(g.Worst), worstPrinted)] {
 		names = append(names, fmt.Sprintf("%s event %d", c.CampaignID, c.HeadSeq))
@@ -103,7 +104,7 @@ func worstCampaigns(g outbox.AssessedGroup) string {
 }
 
 type failuresNoteCmd struct {
-	outbox.NoteRequest
+	campaign.NoteRequest
 	jsonFlag
 }
 
@@ -127,7 +128,7 @@ type failuresExplainCmd struct {
 
 // Run explains the event's open failures with the projections of this command.
 func (c *failuresExplainCmd) Run(ctx context.Context, a *app) error {
-	x, err := readShown(ctx, a, c.redactFlags, func(hide *redact.Redactor, st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (outbox.EventExplanation, error) {
+	x, err := readShown(ctx, a, c.redactFlags, func(hide *redact.Redactor, st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (projection.EventExplanation, error) {
 		return st.Explainer(set, travel, time.Minute)(ctx, redact.Of(hide), c.Campaign, c.Seq)
 	})
 	if err != nil {
@@ -148,7 +149,7 @@ func (c *failuresExplainCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func (a *app) printExplained(f outbox.ExplainedFailure) error {
+func (a *app) printExplained(f projection.ExplainedFailure) error {
 	for _, line := range []string{f.Reason, f.Error, f.VersionChanged(), f.Unexplained} {
 		if line != "" {
 			fmt.Fprintf(a.out, "\n%s\n", line)
@@ -173,7 +174,7 @@ func (a *app) printExplained(f outbox.ExplainedFailure) error {
 		there += fmt.Sprintf(", BY EVENT %d", f.Existing.SetBy)
 	}
 	fmt.Fprintln(a.out)
-	return printTable(a.out, "COLUMN\tBINDING\tTHIS EVENT\t"+there, f.Compared(), func(c outbox.ComparedColumn) []any {
+	return printTable(a.out, "COLUMN\tBINDING\tTHIS EVENT\t"+there, f.Compared(), func(c projection.ComparedColumn) []any {
 		value := string(c.Value)
 		if c.Missing {
 			value = "missing"

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // healthCmd probes a running server. --listen and --tls-cert have the variables and the keys of the
@@ -94,7 +94,7 @@ func probe(ctx context.Context, through http.RoundTripper, at string) error {
 	}
 	answer, err := through.RoundTrip(r)
 	if err != nil {
-		return outbox.Cause(err)
+		return event.Cause(err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {

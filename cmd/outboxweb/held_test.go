@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -85,7 +86,7 @@ func TestRequeue_restsOnARehearsalWhoseFilesAreLoaded(t *testing.T) {
 	d.load("names", logging("names")).says(requeue, "started operation 1: 1 dead row")
 	d.says("operations show 1", "it rests on rehearsal 1; 1 of the operation's 1 row passed it")
 	for _, version := range []string{"first", "second"} {
-		must.OK(t, d.st.Loaded(t.Context(), outbox.InstanceState{ID: "w-1"}, []outbox.Definition{{Projection: "names", Version: version, File: outbox.RehearsalFile{Name: "names.sql", Text: version}}}))
+		must.OK(t, d.st.Loaded(t.Context(), campaign.InstanceState{ID: "w-1"}, []campaign.Definition{{Projection: "names", Version: version, File: campaign.RehearsalFile{Name: "names.sql", Text: version}}}))
 	}
 	d.says("operations show 1", "deployed while it ran, at ", "Version second of projection names, in place of first: rows requeued after that were tried with it, and rehearsal 1 was not of it")
 }
@@ -253,8 +254,8 @@ func TestCheck_invariantsAreThoseOfTheReference(t *testing.T) {
 	_, table, _ := strings.Cut(paper(t, "docs/commands.md"), "| invariant | what holds |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var want []string
-	for _, i := range invariant.FindAllStringSubmatch(paper(t, "internal/outbox/check.go"), -1) {
-		want = append(want, fmt.Sprintf("| `%s` | %s |", i[1], outbox.Sentence(i[2])))
+	for _, i := range invariant.FindAllStringSubmatch(paper(t, "internal/campaign/check.go"), -1) {
+		want = append(want, fmt.Sprintf("| `%s` | %s |", i[1], event.Sentence(i[2])))
 	}
 	must.Need(t, len(want) > 20, "only %d invariants were found", len(want))
 	must.Equal(t, strings.Split(table, "\n"), want, "docs/commands.md")

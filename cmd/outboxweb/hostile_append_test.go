@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -218,8 +218,8 @@ func appendLarge(b *testing.B, dir string, events, campaigns, bytes int) {
 	defer st.Close()
 	payload := json.RawMessage(`{"x":"` + strings.Repeat("x", bytes-len(`{"x":""}`)) + `"}`)
 	for i := range events {
-		e := outbox.Event{CampaignID: fmt.Sprintf("c-%02d", i%campaigns), EventType: "blob", Payload: payload}
-		must.Get(st.Append(b.Context(), store.Append{Events: []outbox.Event{e}})).Or(b)
+		e := event.Event{CampaignID: fmt.Sprintf("c-%02d", i%campaigns), EventType: "blob", Payload: payload}
+		must.Get(st.Append(b.Context(), store.Append{Events: []event.Event{e}})).Or(b)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 const (
@@ -28,65 +28,71 @@ const (
 // mayImport is the import table: which of our packages each package may import. cmd/outboxweb may
 // import all of them.
 var mayImport = map[string][]string{
-	"internal/finding":    {},
-	"internal/outbox":     {"internal/finding"},
-	"internal/request":    {"internal/outbox"},
-	"internal/sqldb":      {"internal/outbox"},
-	"internal/migrations": {},
+	"internal/finding":      {},
+	"internal/event":        {},
+	"internal/database":     {"internal/event", "internal/finding"},
+	"internal/operator":     {"internal/event"},
+	"internal/campaign":     {"internal/event", "internal/finding", "internal/database", "internal/operator"},
+	"internal/subscription": {"internal/event", "internal/finding", "internal/operator", "internal/campaign"},
+	"internal/inbound":      {"internal/event", "internal/finding", "internal/campaign"},
+	"internal/replay":       {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/projection"},
+	"internal/request":      {"internal/event", "internal/operator", "internal/campaign", "internal/replay", "internal/operations", "internal/samples"},
+	"internal/sqldb":        {"internal/event", "internal/database"},
+	"internal/migrations":   {},
 
-	"internal/readmodel":  {"internal/outbox", "internal/sqldb"},
-	"internal/store":      {"internal/outbox", "internal/sqldb", "internal/migrations", "internal/readmodel", "internal/loop"},
-	"internal/queue":      {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
-	"internal/samples":    {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store"},
-	"internal/projection": {"internal/outbox"},
-	"internal/loop":       {"internal/outbox"},
+	"internal/readmodel":  {"internal/event", "internal/database", "internal/campaign", "internal/sqldb"},
+	"internal/store":      {"internal/event", "internal/database", "internal/operator", "internal/campaign", "internal/sqldb", "internal/migrations", "internal/readmodel", "internal/loop"},
+	"internal/queue":      {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store"},
+	"internal/samples":    {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store"},
+	"internal/projection": {"internal/event", "internal/campaign"},
+	"internal/loop":       {"internal/event"},
 
-	"internal/worker":                 {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
-	"internal/maintenance":            {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue"},
-	"internal/operations":             {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/loop"},
-	"internal/search":                 {"internal/outbox", "internal/sqldb", "internal/store"},
-	"internal/tokens":                 {"internal/outbox", "internal/sqldb", "internal/store"},
-	"internal/runs":                   {"internal/outbox", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue", "internal/projection", "internal/loop"},
-	"internal/timetravel":             {"internal/outbox", "internal/store", "internal/projection", "internal/runs"},
-	"internal/publishing":             {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/publishing/destination"},
-	"internal/publishing/destination": {"internal/outbox", "internal/outbound"},
-	"internal/outbound":               {"internal/outbox"},
+	"internal/worker":                 {"internal/event", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
+	"internal/maintenance":            {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue"},
+	"internal/operations":             {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/loop"},
+	"internal/search":                 {"internal/event", "internal/campaign", "internal/sqldb", "internal/store"},
+	"internal/tokens":                 {"internal/event", "internal/operator", "internal/sqldb", "internal/store"},
+	"internal/runs":                   {"internal/event", "internal/database", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue", "internal/projection", "internal/loop", "internal/search"},
+	"internal/timetravel":             {"internal/event", "internal/campaign", "internal/store", "internal/projection", "internal/runs"},
+	"internal/publishing":             {"internal/event", "internal/operator", "internal/campaign", "internal/subscription", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/publishing/destination", "internal/samples"},
+	"internal/publishing/destination": {"internal/event", "internal/operator", "internal/subscription", "internal/outbound"},
+	"internal/outbound":               {"internal/event", "internal/operator"},
 
-	"internal/facts":  {"internal/outbox", "internal/store", "internal/operations", "internal/runs", "internal/publishing", "internal/intake"},
-	"internal/alerts": {"internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound"},
+	"internal/facts":  {"internal/event", "internal/finding", "internal/campaign", "internal/subscription", "internal/inbound", "internal/replay", "internal/store", "internal/operations", "internal/runs", "internal/publishing", "internal/intake"},
+	"internal/alerts": {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound", "internal/facts"},
 
-	"intake":          {"internal/outbox"},
-	"internal/intake": {"intake", "internal/outbox", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound"},
+	"intake":          {"internal/event", "internal/inbound"},
+	"internal/intake": {"internal/event", "internal/operator", "internal/campaign", "internal/inbound", "intake", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/outbound", "internal/search"},
 
-	"internal/admission":  {"internal/outbox"},
-	"internal/appendbody": {"internal/outbox", "internal/request", "internal/store"},
+	"internal/admission":  {"internal/event", "internal/operator"},
+	"internal/appendbody": {"internal/event", "internal/request", "internal/store"},
 	"internal/csv":        {},
-	"internal/hosts":      {"internal/outbox"},
+	"internal/hosts":      {"internal/event"},
 
-	"internal/auth":    {"internal/outbox"},
-	"internal/metrics": {"internal/outbox"},
-	"internal/redact":  {"internal/outbox"},
-	"internal/sample":  {"internal/outbox"},
+	"internal/auth":    {"internal/event", "internal/operator"},
+	"internal/metrics": {"internal/event", "internal/finding", "internal/database", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "internal/replay"},
+	"internal/redact":  {"internal/event", "internal/projection", "internal/timetravel"},
+	"internal/sample":  {"internal/event"},
 	"docs":             {},
 	"web/static":       {},
 
-	"web/templates/ui":          {"internal/finding", "internal/outbox", "internal/request", "web/static", "docs"},
-	"web/templates/charts":      {"internal/outbox", "web/templates/ui"},
-	"web/templates/delivery":    {"internal/outbox", "web/templates/ui", "web/templates/charts"},
-	"web/templates/jobs":        {"internal/outbox", "web/templates/ui"},
-	"web/templates/projections": {"internal/outbox", "web/templates/ui", "web/templates/charts", "web/templates/jobs"},
-	"web/templates/campaigns":   {"internal/outbox", "web/templates/ui", "web/templates/charts", "web/templates/jobs", "web/templates/projections"},
-	"web/templates/overview":    {"internal/finding", "internal/outbox", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns"},
-	"web/templates/system":      {"internal/outbox", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "docs"},
+	"web/templates/ui":          {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/replay", "internal/request", "web/static", "docs", "internal/alerts", "internal/operations", "internal/projection", "internal/samples", "internal/search", "internal/timetravel"},
+	"web/templates/charts":      {"internal/event", "internal/operator", "internal/campaign", "web/templates/ui", "internal/publishing", "internal/samples"},
+	"web/templates/delivery":    {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "web/templates/ui", "web/templates/charts", "internal/publishing", "internal/samples"},
+	"web/templates/jobs":        {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "web/templates/ui", "internal/operations", "internal/projection", "internal/timetravel"},
+	"web/templates/projections": {"internal/event", "internal/operator", "internal/campaign", "internal/replay", "web/templates/ui", "web/templates/charts", "web/templates/jobs", "internal/samples"},
+	"web/templates/campaigns":   {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "web/templates/ui", "web/templates/charts", "web/templates/jobs", "web/templates/projections", "internal/operations", "internal/projection", "internal/samples", "internal/search", "internal/timetravel"},
+	"web/templates/overview":    {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/replay", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "internal/operations", "internal/projection", "internal/samples"},
+	"web/templates/system":      {"internal/event", "internal/finding", "internal/database", "internal/operator", "internal/campaign", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "docs", "internal/alerts", "internal/samples"},
 
-	"internal/handlers": {"internal/admission", "internal/appendbody", "internal/csv", "internal/hosts", "internal/finding", "internal/facts", "internal/outbox", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "web/templates/overview", "web/templates/system", "web/static", "docs"},
+	"internal/handlers": {"internal/event", "internal/finding", "internal/database", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "internal/replay", "internal/admission", "internal/appendbody", "internal/csv", "internal/hosts", "internal/facts", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "web/templates/overview", "web/templates/system", "web/static", "docs", "internal/projection"},
 
-	"github.com/outboxweb/outboxweb": {"internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/hosts", "internal/intake", "internal/outbox", "internal/projection", "internal/publishing/destination", "internal/store"},
+	"github.com/outboxweb/outboxweb": {"internal/event", "internal/operator", "internal/campaign", "internal/subscription", "internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/hosts", "internal/intake", "internal/projection", "internal/publishing/destination", "internal/store"},
 	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},
 
-	"internal/engine": {"internal/facts", "internal/loop", "internal/outbox", "internal/intake", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
+	"internal/engine": {"internal/event", "internal/operator", "internal/campaign", "internal/subscription", "internal/replay", "internal/facts", "internal/loop", "internal/intake", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 
-	"internal/bench": {"internal/engine", "internal/metrics", "internal/outbox", "internal/projection", "internal/queue", "internal/store", "internal/worker"},
+	"internal/bench": {"internal/event", "internal/campaign", "internal/engine", "internal/metrics", "internal/projection", "internal/queue", "internal/store", "internal/worker"},
 
 	"internal/apitest":      {},
 	"internal/cputest":      {},
@@ -95,9 +101,9 @@ var mayImport = map[string][]string{
 	"internal/pgtest":       {"internal/must"},
 	"internal/pgtest/share": {"internal/pgtest"},
 	"internal/dbtest":       {"internal/must", "internal/pgtest", "internal/size"},
-	"internal/storetest":    {"internal/outbox", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/dbtest", "internal/must"},
-	"internal/enginetest":   {"internal/outbox", "internal/store", "internal/queue", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
-	"internal/corpus":       {"internal/outbox", "internal/sample", "internal/must", "internal/size"},
+	"internal/storetest":    {"internal/event", "internal/operator", "internal/campaign", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/dbtest", "internal/must"},
+	"internal/enginetest":   {"internal/event", "internal/operator", "internal/campaign", "internal/replay", "internal/store", "internal/queue", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
+	"internal/corpus":       {"internal/event", "internal/sample", "internal/must", "internal/size"},
 	"e2e":                   {"intake", "internal/apitest", "internal/pgtest", "internal/must", "internal/size"},
 }
 
@@ -143,7 +149,7 @@ func TestHouse_importsFollowTheTable(t *testing.T) {
 		}
 		for _, imported := range imports {
 			ours, isOurs := strings.CutPrefix(imported, module)
-			standard := name == "internal/finding" || name == "internal/outbox" || name == "intake"
+			standard := slices.Contains([]string{"intake", "internal/event", "internal/finding", "internal/database", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound"}, name)
 			must.Hold(t, !isOurs || slices.Contains(allowed, ours), "%s imports %s, which the table does not allow", name, ours)
 			must.Hold(t, isOurs || !standard || !strings.Contains(imported, "."), "%s imports %s; it may import the standard library only", name, imported)
 		}
@@ -256,7 +262,7 @@ func TestCommands_doWhatTheAPIDoes(t *testing.T) {
 		commands[strings.TrimSpace(name)] = true
 	}
 	named := map[string]string{}
-	for _, action := range append(outbox.AuditedActions(), outbox.ActionAppend) {
+	for _, action := range append(operator.AuditedActions(), operator.ActionAppend) {
 		named[action.Info().Path] = action.Command()
 	}
 	for path, methods := range document.Paths {

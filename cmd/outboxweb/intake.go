@@ -6,8 +6,9 @@ import (
 
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/intake"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/delivery"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -69,20 +70,20 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app, in *intake.Intake
 	if c.JSON {
 		return a.printJSON(page)
 	}
-	return printList(a, c.jsonFlag, "rejected rows of source "+c.Source, page.Items, []ui.Column[outbox.IntakeRejection]{
-		{Print: "ID", Text: func(r *outbox.IntakeRejection) any { return r.ID }},
-		{Print: "ROW", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.RowKey }},
-		{Print: "CAMPAIGN", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.CampaignID }},
-		{Print: "EVENT", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.EventID }},
-		{Print: "TYPE", Most: idShown, Text: func(r *outbox.IntakeRejection) any { return r.EventType }},
-		{Print: "STATUS", Text: func(r *outbox.IntakeRejection) any { return r.Status }},
-		{Print: "REJECTED", Text: func(r *outbox.IntakeRejection) any { return r.RejectedAt }},
-		{Print: "REASON", Most: 200, Text: func(r *outbox.IntakeRejection) any { return r.Reason }},
+	return printList(a, c.jsonFlag, "rejected rows of source "+c.Source, page.Items, []ui.Column[inbound.IntakeRejection]{
+		{Print: "ID", Text: func(r *inbound.IntakeRejection) any { return r.ID }},
+		{Print: "ROW", Most: idShown, Text: func(r *inbound.IntakeRejection) any { return r.RowKey }},
+		{Print: "CAMPAIGN", Most: idShown, Text: func(r *inbound.IntakeRejection) any { return r.CampaignID }},
+		{Print: "EVENT", Most: idShown, Text: func(r *inbound.IntakeRejection) any { return r.EventID }},
+		{Print: "TYPE", Most: idShown, Text: func(r *inbound.IntakeRejection) any { return r.EventType }},
+		{Print: "STATUS", Text: func(r *inbound.IntakeRejection) any { return r.Status }},
+		{Print: "REJECTED", Text: func(r *inbound.IntakeRejection) any { return r.RejectedAt }},
+		{Print: "REASON", Most: 200, Text: func(r *inbound.IntakeRejection) any { return r.Reason }},
 	})
 }
 
 type intakeRetryCmd struct {
-	outbox.RejectionKey
+	inbound.RejectionKey
 	actionFlags
 }
 
@@ -93,14 +94,14 @@ func (c *intakeRetryCmd) Run(ctx context.Context, a *app, in *intake.Intake) err
 }
 
 type intakeDiscardCmd struct {
-	outbox.RejectionKey
-	outbox.DiscardRequest
+	inbound.RejectionKey
+	inbound.DiscardRequest
 	jsonFlag
 }
 
 // Run discards a rejected row.
 func (c *intakeDiscardCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
 		r, err := in.Discard(ctx, o, c.Source, c.ID)
 		return c.answer(a, err, r, "rejected row %d of source %s is discarded by the server that holds the source; its campaign %s continues", r.ID, r.Source, r.CampaignID)
 	})
@@ -108,13 +109,13 @@ func (c *intakeDiscardCmd) Run(ctx context.Context, a *app, in *intake.Intake) e
 
 type intakeHandOverCmd struct {
 	Source string `arg:"" help:"The source, as named in the configuration file."`
-	outbox.HandOverRequest
+	inbound.HandOverRequest
 	jsonFlag
 }
 
 // Run hands a source over.
 func (c *intakeHandOverCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
 		h, err := in.HandOver(ctx, o, c.Source)
 		return c.answer(a, err, h, "source %s is taken from journal %s at the next read of the server that has it in its configuration", h.Source, h.From)
 	})

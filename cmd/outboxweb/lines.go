@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // lineReader reads lines of limited size, counting them from 1.
@@ -45,7 +45,7 @@ func (l *lineReader) next() ([]byte, error) {
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, fmt.Errorf("read line %d: %w", l.line, err)
 		case tooLong:
-			return nil, &outbox.Refusal{Err: outbox.ErrTooLarge, Line: l.line,
+			return nil, &event.Refusal{Err: event.ErrTooLarge, Line: l.line,
 				Detail: fmt.Sprintf("the line is longer than %d bytes, more than any event may have", l.limit)}
 		}
 		return bytes.TrimSpace(l.buf), nil
@@ -54,7 +54,7 @@ func (l *lineReader) next() ([]byte, error) {
 
 // batch is some lines of the input that the store has not checked yet.
 type batch struct {
-	events  []outbox.Event
+	events  []event.Event
 	lines   []int // the line of each event
 	refused []refusedLine
 	size    int // number of lines that are not blank
@@ -63,7 +63,7 @@ type batch struct {
 func (b *batch) empty() bool { return b.size == 0 }
 
 // refuse records that event i of the batch is bad.
-func (b *batch) refuse(i int, why *outbox.Refusal) {
+func (b *batch) refuse(i int, why *event.Refusal) {
 	b.refused = append(b.refused, refusedLine{Line: b.lines[i], Field: why.Field, Detail: why.Detail})
 }
 
@@ -74,7 +74,7 @@ const batchBytes = 32 << 20
 // readBatch reads up to size lines, not counting blank ones, and little more than batchBytes. An
 // empty batch is the end of the input.
 func readBatch(l *lineReader, size int) (batch, error) {
-	b := batch{events: make([]outbox.Event, 0, size), lines: make([]int, 0, size)}
+	b := batch{events: make([]event.Event, 0, size), lines: make([]int, 0, size)}
 	for began := l.bytes; b.size < size && l.bytes-began < batchBytes; {
 		text, err := l.next()
 		if errors.Is(err, io.EOF) {
@@ -83,11 +83,11 @@ func readBatch(l *lineReader, size int) (batch, error) {
 		if err == nil && len(text) == 0 {
 			continue
 		}
-		var e outbox.Event
+		var e event.Event
 		if err == nil {
-			e, err = outbox.ParseEvent(text)
+			e, err = event.ParseEvent(text)
 		}
-		refusal, refused := errors.AsType[*outbox.Refusal](err)
+		refusal, refused := errors.AsType[*event.Refusal](err)
 		switch {
 		case refused:
 			b.refused = append(b.refused, refusedLine{Line: l.line, Field: refusal.Field, Detail: refusal.Detail})

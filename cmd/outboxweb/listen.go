@@ -19,8 +19,8 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/hosts"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Listening holds serve's flags for the address to listen on and the limits on requests.
@@ -181,7 +181,7 @@ func (c *serveCmd) open(ctx context.Context) (net.Listener, error) {
 	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, outbox.Cause(err))
+		return nil, fmt.Errorf("--listen: cannot listen on %s: %w", c.Listen, event.Cause(err))
 	}
 	return listener, nil
 }
@@ -237,7 +237,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	}
 	unlock, err := lockDirectory(ctx, filepath.Dir(path))
 	if err != nil {
-		return nil, cannot(outbox.Cause(err))
+		return nil, cannot(event.Cause(err))
 	}
 	defer unlock()
 	if err := removeStale(path); err != nil {
@@ -247,11 +247,11 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	syscall.Umask(before)
 	if err != nil {
-		return nil, cannot(outbox.Cause(err))
+		return nil, cannot(event.Cause(err))
 	}
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil, errors.Join(cannot(outbox.Cause(err)), listener.Close())
+		return nil, errors.Join(cannot(event.Cause(err)), listener.Close())
 	}
 	listener.SetUnlinkOnClose(false)
 	return &unixListener{UnixListener: listener, path: path, made: info}, nil
@@ -265,7 +265,7 @@ func removeStale(path string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return outbox.Cause(err)
+		return event.Cause(err)
 	case info.Mode().Type() != os.ModeSocket:
 		return errors.New("there is a file that is not a socket; move it, or listen elsewhere")
 	}
@@ -275,7 +275,7 @@ func removeStale(path string) error {
 		conn.Close()
 		return errors.New("another process is listening there; stop it, or listen elsewhere")
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("cannot tell whether another process is listening there: %w", outbox.Cause(err))
+		return fmt.Errorf("cannot tell whether another process is listening there: %w", event.Cause(err))
 	}
 	return os.Remove(path)
 }
@@ -346,7 +346,7 @@ func passedOn() (net.Listener, error) {
 	}
 	listener, err := net.FileListener(files[0])
 	if err != nil {
-		return nil, usagef("--listen: the socket from systemd cannot be used: %v", outbox.Cause(err))
+		return nil, usagef("--listen: the socket from systemd cannot be used: %v", event.Cause(err))
 	}
 	return listener, nil
 }

@@ -15,7 +15,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, std streams) int {
 // exitCode is 2 if the usage, the configuration, a file or a database has to be fixed before the
 // command can work, and 1 for every other error.
 func exitCode(err error) int {
-	if _, wrong := errors.AsType[*usageError](err); wrong || errors.Is(err, outbox.ErrSetup) {
+	if _, wrong := errors.AsType[*usageError](err); wrong || errors.Is(err, event.ErrSetup) {
 		return exitUsage
 	}
 	return exitFailed
@@ -131,7 +131,7 @@ func asUsage(flag string, err error) error { return usagef("%s: %s", flag, refus
 
 // refusalText returns an error's sentence for the user.
 func refusalText(err error) string {
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
 		return refusal.Detail
 	}
 	return err.Error()

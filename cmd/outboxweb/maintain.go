@@ -9,8 +9,8 @@ import (
 	_ "modernc.org/sqlite" // for its version
 
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -79,7 +79,7 @@ func (c *backupCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "both databases are backed up in %s; restore them with: outboxweb restore %s\n", c.Dir, outbox.ShellWord(c.Dir))
+	fmt.Fprintf(a.out, "both databases are backed up in %s; restore them with: outboxweb restore %s\n", c.Dir, event.ShellWord(c.Dir))
 	return nil
 }
 

@@ -16,9 +16,11 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/intake"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -29,7 +31,7 @@ import (
 // databases: it neither creates nor migrates them.
 func (a *app) storeOptions() store.Options {
 	return store.Options{Journal: a.JournalDB, Projections: a.ProjectionsDB, NoCreate: true, NoMigrate: true,
-		Mode: outbox.Mode(a.Mode), MaxPayload: a.MaxPayload, ReasonFrom: a.ReasonFrom, Log: a.logger()}
+		Mode: campaign.Mode(a.Mode), MaxPayload: a.MaxPayload, ReasonFrom: a.ReasonFrom, Log: a.logger()}
 }
 
 // migratingOptions returns storeOptions for a command that migrates both databases to this
@@ -189,11 +191,11 @@ func (a *app) printNotLoaded(names []string) {
 }
 
 // installed returns the projections that events are applied with, by name. Nothing else is known of them.
-func installed(ctx context.Context, st *engine.Engine) (loaded []outbox.ProjectionInfo, err error) {
+func installed(ctx context.Context, st *engine.Engine) (loaded []campaign.ProjectionInfo, err error) {
 	versions, err := st.ReadModel().Versions(ctx)
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		if hash := versions[name]; hash != "" {
-			loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: hash})
+			loaded = append(loaded, campaign.ProjectionInfo{Name: name, Version: hash})
 		}
 	}
 	return loaded, err
@@ -220,8 +222,8 @@ func readShown[T any](ctx context.Context, a *app, f redactFlags, read func(*red
 }
 
 // command returns a command given on the command line, by the operating system's user.
-func command(reason string) outbox.Command {
-	return outbox.Command{By: outbox.Operator{Name: osUser(), Via: "cli", Auth: outbox.AuthOS, Role: outbox.RoleAdmin}, Reason: reason}
+func command(reason string) operator.Command {
+	return operator.Command{By: operator.Operator{Name: osUser(), Via: "cli", Auth: operator.AuthOS, Role: operator.RoleAdmin}, Reason: reason}
 }
 
 func osUser() string {
@@ -234,21 +236,21 @@ func osUser() string {
 // confirming performs an action with the flags --reason and --confirm. If the action requires a
 // phrase and none was given, it prompts once when attached to a terminal; otherwise it is refused
 // with the flag to use.
-func (a *app) confirming(reason, confirm string, act func(outbox.Command) error) error {
+func (a *app) confirming(reason, confirm string, act func(operator.Command) error) error {
 	o := command(reason)
 	o.Confirm = confirm
 	err := act(o)
-	refusal, refused := errors.AsType[*outbox.Refusal](err)
+	refusal, refused := errors.AsType[*event.Refusal](err)
 	if refused && refusal.Confirm != "" && o.Confirm == "" && a.atTerminal() {
 		fmt.Fprintln(a.err, refusal)
 		line := bufio.NewScanner(a.in)
 		line.Scan() // at the end of the input the phrase is empty
 		o.Confirm = line.Text()
 		err = act(o)
-		refusal, refused = errors.AsType[*outbox.Refusal](err)
+		refusal, refused = errors.AsType[*event.Refusal](err)
 	}
 	if refused && refusal.Confirm != "" {
-		return usagef("%s; to confirm it, add --confirm %s", refusal.Detail, outbox.ShellWord(refusal.Confirm))
+		return usagef("%s; to confirm it, add --confirm %s", refusal.Detail, event.ShellWord(refusal.Confirm))
 	}
 	return err
 }

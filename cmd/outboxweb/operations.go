@@ -5,13 +5,16 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // operation starts an operation and, when asked to, follows it.
-func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o outbox.Command) error {
+func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o operator.Command) error {
 	loaded, err := installed(ctx, st)
 	if err != nil {
 		return err
@@ -19,22 +22,22 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o
 	if err := st.Runs.RestOn(ctx, c.Rehearsal, loaded); err != nil {
 		return err
 	}
-	selection := outbox.Selection{Filter: c.Filter()}
-	var preview outbox.OperationPreview
+	selection := operations.Selection{Filter: c.Filter()}
+	var preview operations.OperationPreview
 	if c.Rehearsal > 0 {
 		if preview, err = st.Operations.Preview(ctx, selection, c.Rehearsal); err != nil {
 			return err
 		}
 	}
-	op, err := st.Operations.Start(ctx, o, outbox.OperationRequest{Selection: selection, Canary: true, Rehearsal: c.Rehearsal})
+	op, err := st.Operations.Start(ctx, o, operations.OperationRequest{Selection: selection, Canary: true, Rehearsal: c.Rehearsal})
 	if err != nil {
 		return err
 	}
 	if n := preview.RehearsedFailing; n > 0 {
-		fmt.Fprintf(a.err, "%s that failed in rehearsal %d left out\n", outbox.Count(n, "dead row", "dead rows"), c.Rehearsal)
+		fmt.Fprintf(a.err, "%s that failed in rehearsal %d left out\n", event.Count(n, "dead row", "dead rows"), c.Rehearsal)
 	}
 	if n := preview.Rows - preview.Rehearsed; n > 0 {
-		fmt.Fprintf(a.err, "rehearsal %d did not try %s of the rows, or they were retried since; they are requeued, too, and stop their error's group if they fail\n", c.Rehearsal, outbox.Number(n))
+		fmt.Fprintf(a.err, "rehearsal %d did not try %s of the rows, or they were retried since; they are requeued, too, and stop their error's group if they fail\n", c.Rehearsal, event.Number(n))
 	}
 	if err := a.warnWithoutWorker(ctx, st, "operation %d is queued until one does: start outboxweb serve", op.ID); err != nil {
 		return err
@@ -46,12 +49,12 @@ func (c *requeueCmd) operation(ctx context.Context, a *app, st *engine.Engine, o
 	if err != nil {
 		return err
 	}
-	estimate := outbox.Estimate(op.Totals.Chosen+op.Released, pace)
+	estimate := campaign.Estimate(op.Totals.Chosen+op.Released, pace)
 	if estimate != "" {
 		estimate = "; " + estimate
 	}
 	return c.print(a, op, "started operation %d: %s, %s of them heads; %s behind the heads%s\nfollow it with: outboxweb operations show %d", op.ID,
-		outbox.Count(op.Totals.Chosen, "dead row", "dead rows"), outbox.Number(op.Heads), outbox.Count(op.Released, "row waits", "rows wait"), estimate, op.ID)
+		event.Count(op.Totals.Chosen, "dead row", "dead rows"), event.Number(op.Heads), event.Count(op.Released, "row waits", "rows wait"), estimate, op.ID)
 }
 
 // warnWithoutWorker prints on stderr what happens to the operation when no worker is running.
@@ -65,10 +68,10 @@ func (a *app) warnWithoutWorker(ctx context.Context, st *engine.Engine, format s
 
 // follow waits for an operation to end and prints it. It fails unless the operation is done.
 func (a *app) follow(ctx context.Context, st *engine.Engine, id int64, as jsonFlag) error {
-	var d outbox.OperationDetail
+	var d operations.OperationDetail
 	err := a.watch(ctx, "requeue", nil, func() (ended bool, done, total int64, err error) {
 		d, err = st.Operations.Get(ctx, id)
-		return d.Status != outbox.OperationRunning, d.Totals.Ended(), d.Totals.Chosen, err
+		return d.Status != operations.OperationRunning, d.Totals.Ended(), d.Totals.Chosen, err
 	})
 	if err != nil {
 		return err
@@ -77,17 +80,17 @@ func (a *app) follow(ctx context.Context, st *engine.Engine, id int64, as jsonFl
 }
 
 // printOperation prints an operation; it fails if the operation stopped or was cancelled.
-func (a *app) printOperation(d outbox.OperationDetail, as jsonFlag) error {
+func (a *app) printOperation(d operations.OperationDetail, as jsonFlag) error {
 	err := as.show(a, d, func() error { return a.describeOperation(d) })
 	return cmp.Or(err, problems(d.Status.CutShort()))
 }
 
-func (a *app) describeOperation(d outbox.OperationDetail) error {
+func (a *app) describeOperation(d operations.OperationDetail) error {
 	fmt.Fprintf(a.out, "operation %d is %s, started by %s\n%s\n", d.ID, d.Status, d.StartedBy, d.Why)
 	if d.Rehearsal > 0 {
 		fmt.Fprintf(a.out, "it rests on rehearsal %d; %s\n", d.Rehearsal, d.CoverText())
 	}
-	if d.Status == outbox.OperationDone {
+	if d.Status == operations.OperationDone {
 		fmt.Fprintln(a.out, verifyNext(""))
 	}
 	for _, l := range d.Loads {
@@ -104,7 +107,7 @@ func (a *app) describeOperation(d outbox.OperationDetail) error {
 		return err
 	}
 	if d.MoreGroups > 0 {
-		fmt.Fprintf(a.out, "and %s\n", outbox.Count(d.MoreGroups, "smaller group", "smaller groups"))
+		fmt.Fprintf(a.out, "and %s\n", event.Count(d.MoreGroups, "smaller group", "smaller groups"))
 	}
 	for i, r := range d.NewFailures {
 		if i == 0 {
@@ -131,8 +134,8 @@ type operationsCmd struct {
 }
 
 type operationsListCmd struct {
-	Filter outbox.OperationFilter `embed:""`
-	Open   bool                   `help:"Only operations that are not acknowledged."`
+	Filter operations.OperationFilter `embed:""`
+	Open   bool                       `help:"Only operations that are not acknowledged."`
 	listFlags
 }
 
@@ -171,7 +174,7 @@ type operationsCancelCmd struct {
 // Run cancels one operation.
 func (c *operationsCancelCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	op, err := st.Operations.Cancel(ctx, command(c.Reason), c.ID, "")
-	return c.answer(a, err, op, "cancelled operation %d: %s not attempted, %s in progress", op.ID, outbox.Count(op.Totals.Left, "row", "rows"), outbox.Number(op.Totals.Unwatched))
+	return c.answer(a, err, op, "cancelled operation %d: %s not attempted, %s in progress", op.ID, event.Count(op.Totals.Left, "row", "rows"), event.Number(op.Totals.Unwatched))
 }
 
 type operationsAcknowledgeCmd struct {

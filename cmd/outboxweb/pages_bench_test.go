@@ -22,12 +22,13 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
@@ -45,9 +46,9 @@ func deepQueue(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 	s := benched(b, dbtest.Files(dir))
 	each := rows / campaigns
 	real := min(each, *benchReal)
-	var events []outbox.Event
+	var events []event.Event
 	for n := range campaigns * real {
-		events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%05d", n/real), EventType: "character.moved",
+		events = append(events, event.Event{CampaignID: fmt.Sprintf("c-%05d", n/real), EventType: "character.moved",
 			EntityID: fmt.Sprint(n % real), Payload: []byte(`{"x":1,"y":2,"note":"a step to the side"}`)})
 	}
 	appendAll(b, s, events)
@@ -71,7 +72,7 @@ func deepQueue(b *testing.B, dir string, rows, campaigns int) *engine.Engine {
 }
 
 func offering(b *testing.B, s *engine.Engine) *httptest.Server {
-	server := httptest.NewServer(handlers.New(handlers.Config{Facts: s.Facts, Queue: s.Queue, Samples: s.Samples, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Intake: s.Intake, Mode: outbox.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
+	server := httptest.NewServer(handlers.New(handlers.Config{Facts: s.Facts, Queue: s.Queue, Samples: s.Samples, Search: s.Search, Operations: s.Operations, Runs: s.Runs, Publishers: s.Publishing, Intake: s.Intake, Mode: campaign.ModeOutbox, Version: "bench", Metrics: metrics.New(s.Summary)}))
 	b.Cleanup(server.Close)
 	return server
 }
@@ -238,8 +239,8 @@ func appliedDuring(b *testing.B, s *engine.Engine, f func()) int64 {
 	return applied() - before
 }
 
-func allCampaigns(b *testing.B, s *engine.Engine) (all []outbox.Campaign) {
-	for page, err := range s.CampaignsInPages(b.Context(), outbox.CampaignFilter{}) {
+func allCampaigns(b *testing.B, s *engine.Engine) (all []campaign.Campaign) {
+	for page, err := range s.CampaignsInPages(b.Context(), campaign.CampaignFilter{}) {
 		must.OK(b, err)
 		all = append(all, page...)
 	}

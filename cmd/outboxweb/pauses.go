@@ -7,17 +7,19 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/projections"
 )
 
 // projectionsStatusCmd prints the recorded state of the projections.
 type projectionsStatusCmd struct {
-	Name   string              `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
-	Filter outbox.CursorFilter `embed:""`
-	Limit  int                 `default:"${default_page}" placeholder:"N" least:"1" most:"${max_page}" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
+	Name   string                `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
+	Filter campaign.CursorFilter `embed:""`
+	Limit  int                   `default:"${default_page}" placeholder:"N" least:"1" most:"${max_page}" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
 }
 
@@ -42,7 +44,7 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app, set *projection.
 		known[i].NotLoaded = versions[p.Name] == ""
 	}
 	for _, name := range notLoaded(set, versions) {
-		known = append(known, outbox.ProjectionInfo{Name: name, Version: versions[name], Tables: []string{}, EventTypes: []string{}})
+		known = append(known, campaign.ProjectionInfo{Name: name, Version: versions[name], Tables: []string{}, EventTypes: []string{}})
 	}
 	described, err := st.Runs.DescribeProjections(ctx, known)
 	if err != nil {
@@ -69,22 +71,22 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app, set *projection.
 	return nil
 }
 
-func (c *projectionsStatusCmd) printAll(a *app, described []outbox.ProjectionInfo) error {
+func (c *projectionsStatusCmd) printAll(a *app, described []campaign.ProjectionInfo) error {
 	if c.JSON {
 		return a.printJSON(map[string]any{"projections": described})
 	}
-	return printTable(a.out, "NAME\tSTATE\tBLOCKING\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p outbox.ProjectionInfo) []any {
+	return printTable(a.out, "NAME\tSTATE\tBLOCKING\tQUARANTINED\tPAUSED\tBEHIND\tFAILURES\tBUILT BY", described, func(p campaign.ProjectionInfo) []any {
 		built := strings.TrimPrefix(p.By(), "by ")
 		if p.BuiltByOtherVersion && !p.NotLoaded {
-			built += "; loaded is " + outbox.ShortHash(p.Version)
+			built += "; loaded is " + event.ShortHash(p.Version)
 		}
-		return []any{p.Name, stateText(p), outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns),
-			outbox.Number(p.Behind), outbox.Number(p.OpenFailures), built}
+		return []any{p.Name, stateText(p), event.Number(p.Blocking), event.Number(p.Quarantined), event.Number(p.PausedCampaigns),
+			event.Number(p.Behind), event.Number(p.OpenFailures), built}
 	})
 }
 
 // stateText is the worst state of a projection in any campaign, after that it blocks some.
-func stateText(p outbox.ProjectionInfo) string {
+func stateText(p campaign.ProjectionInfo) string {
 	text := p.State()
 	if by := p.Paused; by != nil {
 		text = strings.TrimSuffix(fmt.Sprintf("paused for all campaigns by %s: %s", by.By, firstLine(by.Reason, 60)), ": ")
@@ -94,22 +96,22 @@ func stateText(p outbox.ProjectionInfo) string {
 		return "not loaded"
 	case p.Blocking == 0:
 		return text
-	case p.State() == outbox.CursorLive:
+	case p.State() == campaign.CursorLive:
 		return "blocking"
 	}
 	return "blocking, " + text
 }
 
-func (c *projectionsStatusCmd) printOne(a *app, p outbox.ProjectionDetail, cursors outbox.Page[outbox.CampaignCursor]) error {
+func (c *projectionsStatusCmd) printOne(a *app, p campaign.ProjectionDetail, cursors event.Page[campaign.CampaignCursor]) error {
 	if c.JSON {
 		return a.printJSON(map[string]any{"projection": p, "cursors": cursors.Items})
 	}
 	fmt.Fprintf(a.out, "%s: %s; blocking %s, quarantined in %s, paused in %s, behind in %s\n", p.Name, stateText(p.ProjectionInfo),
-		outbox.Number(p.Blocking), outbox.Number(p.Quarantined), outbox.Number(p.PausedCampaigns), outbox.Count(p.Behind, "campaign", "campaigns"))
+		event.Number(p.Blocking), event.Number(p.Quarantined), event.Number(p.PausedCampaigns), event.Count(p.Behind, "campaign", "campaigns"))
 	if text := p.Sentence(p.Name, p.Version); p.NotLoaded {
 		fmt.Fprintln(a.out, "Its rows are not updated, and not verified."+p.Held().AdvancedWithout(), p.Held().OnceLoaded())
 	} else if text != "" {
-		fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
+		fmt.Fprintln(a.out, text, campaign.BuiltAdvice)
 	}
 	for _, v := range p.Kept {
 		fmt.Fprintln(a.out, "kept version", v.Named())
@@ -134,7 +136,7 @@ func pauseOrResume[F any](parsed *kong.Context, pause, resume F) (act F, past st
 // projectionsPauseCmd pauses or resumes a projection.
 type projectionsPauseCmd struct {
 	Name string `arg:"" help:"The projection."`
-	outbox.PauseRequest
+	campaign.PauseRequest
 	jsonFlag
 }
 
@@ -158,11 +160,11 @@ func (c *projectionsPauseCmd) Run(ctx context.Context, a *app, set *projection.S
 	}
 	fmt.Fprintf(a.out, "%s projection %s %s%s\n", past, h.Projection, where, now)
 	if h.Behind > 0 {
-		fmt.Fprintf(a.out, "%s for a replay\n", outbox.Count(h.Behind, "campaign waits", "campaigns wait"))
+		fmt.Fprintf(a.out, "%s for a replay\n", event.Count(h.Behind, "campaign waits", "campaigns wait"))
 	}
 	if h.Quarantined > 0 {
-		replay := overScope("outboxweb runs start replay", outbox.RunRequest{Projections: []string{h.Projection}})
-		fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then %s\n", outbox.Count(h.Quarantined, "campaign", "campaigns"), replay)
+		replay := overScope("outboxweb runs start replay", replay.RunRequest{Projections: []string{h.Projection}})
+		fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then %s\n", event.Count(h.Quarantined, "campaign", "campaigns"), replay)
 	}
 	if h.BlockedByRun > 0 {
 		fmt.Fprintf(a.out, "the replay starts when run %d ends\n", h.BlockedByRun)
@@ -172,7 +174,7 @@ func (c *projectionsPauseCmd) Run(ctx context.Context, a *app, set *projection.S
 
 // failuresProjectionsCmd lists the events that projections could not follow.
 type failuresProjectionsCmd struct {
-	Filter outbox.FailureFilter `embed:""`
+	Filter campaign.FailureFilter `embed:""`
 	listFlags
 }
 

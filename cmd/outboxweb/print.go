@@ -13,7 +13,8 @@ import (
 
 	"golang.org/x/text/width"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -25,7 +26,7 @@ type jsonFlag struct {
 
 // actionFlags belong to commands that change something.
 type actionFlags struct {
-	outbox.ReasonRequest
+	operator.ReasonRequest
 	jsonFlag
 }
 
@@ -142,7 +143,7 @@ func printList[T any](a *app, f jsonFlag, name string, items []T, columns []ui.C
 
 // printPage is printList for a page, and says on stderr if there are more items. It returns the error of
 // reading the page, if there is one.
-func printPage[T any](a *app, f jsonFlag, err error, name string, page outbox.Page[T], columns []ui.Column[T]) error {
+func printPage[T any](a *app, f jsonFlag, err error, name string, page event.Page[T], columns []ui.Column[T]) error {
 	if err != nil {
 		return err
 	}
@@ -151,10 +152,10 @@ func printPage[T any](a *app, f jsonFlag, err error, name string, page outbox.Pa
 }
 
 // pages reads pages from a cursor on until there are so many items, or no more, and says on stderr if there are.
-func pages[T any](a *app, name string, most int, read func(cursor string, limit int) (outbox.Page[T], error)) ([]T, error) {
+func pages[T any](a *app, name string, most int, read func(cursor string, limit int) (event.Page[T], error)) ([]T, error) {
 	items, next := []T{}, new("")
 	for next != nil && len(items) < most {
-		page, err := read(*next, min(outbox.MaxPage, most-len(items)))
+		page, err := read(*next, min(event.MaxPage, most-len(items)))
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +269,7 @@ func (v visible) Write(text []byte) (int, error) {
 	for rest := text; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		if hides(r) {
-			b.WriteString(outbox.EscapeRune(r))
+			b.WriteString(event.EscapeRune(r))
 		} else {
 			b.Write(rest[:size])
 		}
@@ -281,5 +282,5 @@ func (v visible) Write(text []byte) (int, error) {
 }
 
 func hides(r rune) bool {
-	return r != '\n' && r != '\t' && outbox.Unseen(r)
+	return r != '\n' && r != '\t' && event.Unseen(r)
 }

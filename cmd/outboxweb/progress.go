@@ -10,7 +10,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // progress is a bar on one line of a terminal. It draws nothing when its
@@ -47,7 +47,7 @@ func (p *progress) set(done, total int64) {
 func (p *progress) line(done, total int64) string {
 	elapsed := time.Since(p.start)
 	if total <= 0 {
-		return fmt.Sprintf("%s  %s  %s", p.label, outbox.Number(done), elapsed.Round(time.Second))
+		return fmt.Sprintf("%s  %s  %s", p.label, event.Number(done), elapsed.Round(time.Second))
 	}
 	const width = 30
 	filled := int(min(done, total) * width / total)

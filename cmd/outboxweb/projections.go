@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
@@ -28,7 +29,7 @@ func (c *projectionsListCmd) Run(a *app, set *projection.Set) error {
 	if c.JSON {
 		return a.printJSON(map[string]any{"projections": infos})
 	}
-	return printTable(a.out, "NAME\tVERSION\tON FAILURE\tMAX ATTEMPTS\tTABLES\tSOURCE", infos, func(p outbox.ProjectionInfo) []any {
+	return printTable(a.out, "NAME\tVERSION\tON FAILURE\tMAX ATTEMPTS\tTABLES\tSOURCE", infos, func(p campaign.ProjectionInfo) []any {
 		most := "-"
 		if p.MaxAttempts > 0 {
 			most = strconv.Itoa(p.MaxAttempts)
@@ -75,8 +76,8 @@ func (c *projectionsCheckCmd) Run(ctx context.Context, a *app) error {
 	}
 	sum := "no problems found"
 	if len(warnings) > 0 {
-		sum = outbox.Count(int64(len(warnings)), "warning", "warnings")
+		sum = event.Count(int64(len(warnings)), "warning", "warnings")
 	}
-	fmt.Fprintf(a.out, "%s, %s\n", outbox.Count(int64(len(set.Projections())), "projection", "projections"), sum)
+	fmt.Fprintf(a.out, "%s, %s\n", event.Count(int64(len(set.Projections())), "projection", "projections"), sum)
 	return nil
 }

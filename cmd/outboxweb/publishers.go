@@ -12,7 +12,11 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/samples"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 	"github.com/outboxweb/outboxweb/web/templates/delivery"
 )
 
@@ -30,11 +34,11 @@ type publishersCmd struct {
 }
 
 // subscriptionArg names a publisher as TOPIC/PUBLISHER.
-type subscriptionArg struct{ outbox.SubscriptionName }
+type subscriptionArg struct{ operator.SubscriptionName }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *subscriptionArg) UnmarshalText(text []byte) (err error) {
-	p.SubscriptionName, err = outbox.ParseSubscriptionName(string(text))
+	p.SubscriptionName, err = operator.ParseSubscriptionName(string(text))
 	return err
 }
 
@@ -50,7 +54,7 @@ func (c *publishersListCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		return err
 	}
 	now, all := time.Now(), slices.Clone(shared)
-	if outbox.SortPublishers(all, now); len(all) > c.Limit {
+	if subscription.SortPublishers(all, now); len(all) > c.Limit {
 		all = all[:c.Limit]
 		a.printCut(new(string), c.Limit, "publishers")
 	}
@@ -74,14 +78,14 @@ func (c *publishersShowCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 	if c.JSON {
 		return a.printJSON(p)
 	}
-	acts, err := st.AuditLogOf(ctx, publisherActionsShown, outbox.PublisherTarget(p.SubscriptionName), outbox.PublishersTarget(p.SubscriptionName.Publisher))
+	acts, err := st.AuditLogOf(ctx, publisherActionsShown, operator.PublisherTarget(p.SubscriptionName), operator.PublishersTarget(p.SubscriptionName.Publisher))
 	if err != nil {
 		return err
 	}
 	return a.printPublisher(p, acts)
 }
 
-func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error {
+func (a *app) printPublisher(p subscription.Publisher, acts []operator.AuditEntry) error {
 	t, now := table(a.out), time.Now()
 	t.row(p, p.State(now))
 	t.row("why", p.Why(now))
@@ -89,7 +93,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error
 	t.row("selects", p.Match.Words())
 	t.row("position", fmt.Sprintf("%d of %d", p.Position, p.HeadPosition))
 	t.row("lag", p.Lag())
-	t.row("delivered", fmt.Sprintf("%s, the last at position %d", outbox.Count(p.Delivered, "event", "events"), p.DeliveredPosition))
+	t.row("delivered", fmt.Sprintf("%s, the last at position %d", event.Count(p.Delivered, "event", "events"), p.DeliveredPosition))
 	t.row("last delivery", stampOr(p.LastPublishedAt, "never"))
 	t.row("leased by", p.LeasedBy(now))
 	if p.Paused != nil {
@@ -129,7 +133,7 @@ func (a *app) printPublisher(p outbox.Publisher, acts []outbox.AuditEntry) error
 			fmt.Fprintln(a.out, "\nrecent activity")
 		}
 		did := string(act.Action)
-		if act.Outcome == outbox.AuditRefused {
+		if act.Outcome == operator.AuditRefused {
 			did += " (refused)"
 		}
 		t.row(stamp(act.At), act.Actor, did, firstLine(act.Reason, 120))
@@ -146,9 +150,9 @@ type publishersHistoryCmd struct {
 
 // Run prints the history of one publisher.
 func (c *publishersHistoryCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	over := outbox.Range{Name: outbox.RangeName(c.Range)}
+	over := samples.Range{Name: samples.RangeName(c.Range)}
 	if c.Span != "" {
-		over = outbox.OfSpan(outbox.Span(c.Span))
+		over = samples.OfSpan(samples.Span(c.Span))
 	}
 	history, err := st.Publishing.History(ctx, c.Publisher.SubscriptionName, over)
 	if err != nil {
@@ -157,8 +161,8 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app, st *engine.Engin
 	if c.JSON {
 		return a.printJSON(history)
 	}
-	return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", history.Points, func(p outbox.PublisherPoint) []any {
-		lag := outbox.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()
+	return printTable(a.out, "AT\tDELIVERED\tEVENTS/S\tLAG\tERRORS", history.Points, func(p publishing.PublisherPoint) []any {
+		lag := subscription.Publisher{LagEvents: p.LagEvents, LagCapped: p.LagCapped, LagSeconds: p.LagSeconds}.Lag()
 		return []any{stamp(p.At), p.Delivered, fmt.Sprintf("%.1f", p.PerSecond), lag, p.ErrorsInARow}
 	})
 }
@@ -169,7 +173,7 @@ type publisherAction struct {
 }
 
 // changed prints a publisher after an action on it, which returned err.
-func (c actionFlags) changed(a *app, err error, p outbox.Publisher, past string) error {
+func (c actionFlags) changed(a *app, err error, p subscription.Publisher, past string) error {
 	return c.answer(a, err, p, "%s publisher %s: it is %s at position %d of %d, lag: %s", past, p, p.Status, p.Position, p.HeadPosition, p.Lag())
 }
 
@@ -196,7 +200,7 @@ func (c *publishersPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine,
 	}
 	act, past := pauseOrResume(parsed, st.Publishing.PauseAll, st.Publishing.ResumeAll)
 	done, err := act(ctx, command(c.Reason), c.Name)
-	topics := outbox.Count(int64(len(done.Changed)), "topic", "topics")
+	topics := event.Count(int64(len(done.Changed)), "topic", "topics")
 	return c.answer(a, err, done, "%s publisher %s in %s; unchanged in %d", past, c.Name, topics, len(done.Unchanged))
 }
 
@@ -210,7 +214,7 @@ func (c *publishersResetCmd) Run(ctx context.Context, a *app, st *engine.Engine)
 
 type publishersSkipCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	outbox.PublisherSkipRequest
+	subscription.PublisherSkipRequest
 	jsonFlag
 }
 
@@ -218,7 +222,7 @@ func (c *publishersSkipCmd) check() error { return checkSkip(c.Reason) }
 
 // Run skips the blocking event.
 func (c *publishersSkipCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
 		p, err := st.Publishing.SkipEvent(ctx, o, c.Publisher.SubscriptionName, c.Position)
 		return c.answer(a, err, p, "publisher %s skips the event at position %d; it is %s, lag: %s", p, p.Position, p.Status, p.Lag())
 	})
@@ -226,13 +230,13 @@ func (c *publishersSkipCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 
 type publishersSeekCmd struct {
 	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	outbox.SeekRequest
+	subscription.SeekRequest
 	jsonFlag
 }
 
 func (c *publishersSeekCmd) check() error {
 	_, err := c.Target()
-	switch refusal, _ := errors.AsType[*outbox.Refusal](err); {
+	switch refusal, _ := errors.AsType[*event.Refusal](err); {
 	case err == nil:
 		return nil
 	case refusal.Field == "time":
@@ -251,19 +255,19 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		seek, err := st.Publishing.PreviewSeek(ctx, c.Publisher.SubscriptionName, target)
 		return c.answerSeek(a, err, seek, "would continue")
 	}
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
 		seek, err := st.Publishing.Seek(ctx, o, c.Publisher.SubscriptionName, target, nil)
 		return c.answerSeek(a, err, seek, "continues")
 	})
 }
 
-func (c *publishersSeekCmd) answerSeek(a *app, err error, seek outbox.Seek, does string) error {
+func (c *publishersSeekCmd) answerSeek(a *app, err error, seek operator.Seek, does string) error {
 	least := ""
 	if seek.Capped {
 		least = "at least "
 	}
 	return c.answer(a, err, seek, "publisher %s %s after position %d instead of %d: %s%s repeated, %s%s skipped", seek.SubscriptionName, does, seek.To, seek.From,
-		least, outbox.Count(seek.Repeats, "event", "events"), least, outbox.Number(seek.Skips))
+		least, event.Count(seek.Repeats, "event", "events"), least, event.Number(seek.Skips))
 }
 
 type publishersTestCmd struct{ publisherAction }
@@ -271,10 +275,10 @@ type publishersTestCmd struct{ publisherAction }
 // Run sends a made-up event and prints the outcome.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	name := c.Publisher.SubscriptionName
-	sent, err := st.Publishing.Test(ctx, command(c.Reason), name, func(ctx context.Context) (outbox.TestDelivery, error) {
+	sent, err := st.Publishing.Test(ctx, command(c.Reason), name, func(ctx context.Context) (subscription.TestDelivery, error) {
 		sub, err := a.subscription(name)
 		if err != nil {
-			return outbox.TestDelivery{}, err
+			return subscription.TestDelivery{}, err
 		}
 		return st.TestPublisher(ctx, sub, a.publishOptions(), "")
 	})

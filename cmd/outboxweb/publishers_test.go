@@ -9,9 +9,9 @@ import (
 	"time"
 
 	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -20,7 +20,7 @@ import (
 func withPublisher(t *testing.T) *desk {
 	d := two(t)
 	for _, kind := range []string{"scene.a", "scene.b", "scene.c"} {
-		must.Get(d.st.Append(t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: kind, Payload: json.RawMessage(`{}`)}}})).Or(t)
+		must.Get(d.st.Append(t.Context(), store.Append{Events: []event.Event{{CampaignID: "c-1", EventType: kind, Payload: json.RawMessage(`{}`)}}})).Or(t)
 	}
 	d.exec(d.pair.Journal, `
 insert into publisher_progress (topic, publisher, destination, selects, max_errors, status, position, delivered_position, delivered,

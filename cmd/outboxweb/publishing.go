@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -17,7 +17,7 @@ func (c *Common) subscriptions() ([]destination.Subscription, error) {
 }
 
 // subscription returns the named publisher of the configuration file.
-func (c *Common) subscription(name outbox.SubscriptionName) (destination.Subscription, error) {
+func (c *Common) subscription(name operator.SubscriptionName) (destination.Subscription, error) {
 	subs, err := c.subscriptions()
 	if err != nil {
 		return destination.Subscription{}, err

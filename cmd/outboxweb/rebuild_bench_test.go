@@ -13,11 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/sample"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -44,7 +47,7 @@ func BenchmarkRebuild(b *testing.B) {
 }
 
 func working(b *testing.B, s *engine.Engine, set *projection.Set, f func()) {
-	w := worker.New(worker.Config{Queue: s.Queue, Set: set, Mode: outbox.ModeOutbox, PollInterval: 100 * time.Millisecond})
+	w := worker.New(worker.Config{Queue: s.Queue, Set: set, Mode: campaign.ModeOutbox, PollInterval: 100 * time.Millisecond})
 	s.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval})
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
@@ -59,7 +62,7 @@ func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
 	limit := bareReplay(b, s, set)
 	debug.FreeOSMemory()
 	before := residentMB(b, os.Getpid())
-	run := startRun(b, s, set, outbox.RunRebuild)
+	run := startRun(b, s, set, replay.RunRebuild)
 	looking, stop := context.WithCancel(b.Context())
 	times := timings{of: map[string][]time.Duration{}}
 	var lookers sync.WaitGroup
@@ -75,7 +78,7 @@ func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
 	stop()
 	lookers.Wait()
 	speed := float64(run.Events.Done) / run.FinishedAt.Sub(*run.StartedAt).Seconds()
-	must.Need(b, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
+	must.Need(b, run.Status == replay.RunCompleted && run.Verdict == campaign.VerdictMatch, "run %+v", run)
 	b.ReportMetric(limit, "bare-fold-events/s")
 	b.ReportMetric(speed, "rebuild-events/s")
 	b.ReportMetric(speed/limit, "of-bare-fold")
@@ -90,12 +93,12 @@ func measureBeside(b *testing.B, s *engine.Engine, set *projection.Set) {
 	campaigns := allCampaigns(b, s)
 	var alone, beside time.Duration
 	const turns, batch = 6, 150_000
-	by := outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}}
+	by := operator.Command{By: operator.Operator{Name: "bench", Via: "cli"}}
 	for turn := range turns {
 		appendSpread(b, s, campaigns, batch, turn)
 		took := &alone
 		if turn%2 == 1 {
-			startRun(b, s, set, outbox.RunVerify)
+			startRun(b, s, set, replay.RunVerify)
 			took = &beside
 		}
 		working(b, s, set, func() {
@@ -125,22 +128,22 @@ func rebuildable(b *testing.B) (*engine.Engine, *projection.Set) {
 }
 
 func benched(b *testing.B, p dbtest.Pair) *engine.Engine {
-	s := engine.Wire(must.Get(store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections, Mode: outbox.ModeOutbox})).Or(b))
+	s := engine.Wire(must.Get(store.Open(b.Context(), store.Options{Journal: p.Journal, Projections: p.Projections, Mode: campaign.ModeOutbox})).Or(b))
 	b.Cleanup(func() { s.Close() })
 	return s
 }
 
 // appendSpread appends events that no projection refuses, the same number to each campaign.
-func appendSpread(b *testing.B, s *engine.Engine, campaigns []outbox.Campaign, n, turn int) {
-	var events []outbox.Event
+func appendSpread(b *testing.B, s *engine.Engine, campaigns []campaign.Campaign, n, turn int) {
+	var events []event.Event
 	for i := range n {
 		c := campaigns[i%len(campaigns)].CampaignID
-		events = append(events, outbox.Event{CampaignID: c, EventID: fmt.Sprintf("spread-%d-%d", turn, i), EventType: "campaign.updated", Payload: []byte(`{"fields":{"name":"spread"}}`)})
+		events = append(events, event.Event{CampaignID: c, EventID: fmt.Sprintf("spread-%d-%d", turn, i), EventType: "campaign.updated", Payload: []byte(`{"fields":{"name":"spread"}}`)})
 	}
 	appendAll(b, s, events)
 }
 
-func appendAll(b *testing.B, s *engine.Engine, events []outbox.Event) {
+func appendAll(b *testing.B, s *engine.Engine, events []event.Event) {
 	for batch := range slices.Chunk(events, 1000) {
 		must.Get(s.Append(b.Context(), store.Append{Events: batch})).Or(b)
 	}
@@ -148,7 +151,7 @@ func appendAll(b *testing.B, s *engine.Engine, events []outbox.Event) {
 
 func untilApplied(b *testing.B, s *engine.Engine) {
 	within(b, 10*time.Minute, "the events are applied", func() bool {
-		wait, any, err := s.UntilDue(b.Context(), outbox.Scope{})
+		wait, any, err := s.UntilDue(b.Context(), campaign.Scope{})
 		must.OK(b, err)
 		return !any || wait >= time.Minute
 	})
@@ -183,8 +186,8 @@ func bareReplay(b *testing.B, s *engine.Engine, set *projection.Set) float64 {
 	return float64(events) / time.Since(began).Seconds()
 }
 
-func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind outbox.RunKind) outbox.Run {
-	return must.Get(s.Runs.Start(b.Context(), outbox.Command{By: outbox.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, outbox.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
+func startRun(b *testing.B, s *engine.Engine, set *projection.Set, kind replay.RunKind) replay.Run {
+	return must.Get(s.Runs.Start(b.Context(), operator.Command{By: operator.Operator{Name: "bench", Via: "cli"}, Reason: "bench", Confirm: "rebuild all campaigns"}, replay.RunRequest{Kind: kind, All: true}, set.Infos())).Or(b)
 }
 
 func residentMB(b *testing.B, pid int) float64 {

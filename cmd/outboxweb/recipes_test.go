@@ -20,8 +20,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // block is a fenced block of a document: its heading, its language, its program according to the
@@ -298,12 +302,12 @@ var guide = regexp.MustCompile(`"[a-z]+#[a-z0-9-]+"`)
 // Every finding leads to a heading of our documentation.
 func TestFindings_leadToTheDocumentation(t *testing.T) {
 	t.Parallel()
-	guides := guide.FindAllString(paper(t, "internal/outbox/findings.go"), -1)
+	guides := guide.FindAllString(paper(t, "internal/campaign/kinds.go"), -1)
 	must.Need(t, len(guides) >= 15, "only %d guides were found", len(guides))
-	for _, p := range []outbox.DeliveryErrorKind{outbox.EventError, outbox.DestinationError} {
-		guides = append(guides, outbox.Facts{Publishers: []outbox.Publisher{{Status: outbox.PublisherFailed, ErrorKind: p}}}.Judged(time.Now()).Findings.Of(outbox.FindsPublisher)[0].Guide)
+	for _, p := range []operator.DeliveryErrorKind{operator.EventError, operator.DestinationError} {
+		guides = append(guides, facts.Facts{Publishers: []subscription.Publisher{{Status: subscription.PublisherFailed, ErrorKind: p}}}.Judged(time.Now()).Findings.Of(campaign.FindsPublisher)[0].Guide)
 	}
-	for _, kind := range outbox.FaultKinds {
+	for _, kind := range database.FaultKinds {
 		guides = append(guides, "operating#"+kind.Guide())
 	}
 	for _, guide := range guides {

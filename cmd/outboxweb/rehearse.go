@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
@@ -18,7 +21,7 @@ import (
 // rehearseCmd tries changed projection files on copies of blocked campaigns.
 type rehearseCmd struct {
 	Changed []string `arg:"" name:"changed" placeholder:"PATH" help:"Changed projection files, or directories of them. --projections names the loaded ones."`
-	outbox.RehearsalRequest
+	replay.RehearsalRequest
 	actionFlags
 }
 
@@ -40,7 +43,7 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *
 	if run, err = a.followRun(ctx, st, set, run.ID); err != nil {
 		return err
 	}
-	if run.Kind == outbox.RunVerify {
+	if run.Kind == replay.RunVerify {
 		return a.printVerified(ctx, st, set, run, nil, c.jsonFlag)
 	}
 	loaded, err := installed(ctx, st) // also those that this command has not loaded
@@ -56,7 +59,7 @@ func (c *rehearseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *
 }
 
 // readChanged reads the named files, and the *.sql files of named directories.
-func readChanged(paths []string) (files []outbox.RehearsalFile, err error) {
+func readChanged(paths []string) (files []campaign.RehearsalFile, err error) {
 	for _, path := range paths {
 		names := []string{path}
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -66,21 +69,21 @@ func readChanged(paths []string) (files []outbox.RehearsalFile, err error) {
 		}
 		for _, name := range names {
 			info, err := os.Stat(name)
-			if err == nil && info.Size() > outbox.MaxRehearsalFiles {
-				return nil, usagef("%s has %s; the limit is %s", name, outbox.Bytes(info.Size()), outbox.Bytes(outbox.MaxRehearsalFiles))
+			if err == nil && info.Size() > replay.MaxRehearsalFiles {
+				return nil, usagef("%s has %s; the limit is %s", name, event.Bytes(info.Size()), event.Bytes(replay.MaxRehearsalFiles))
 			}
 			text, err := os.ReadFile(name)
 			if err != nil {
-				return nil, usagef("cannot read %s: %v", name, outbox.Cause(err))
+				return nil, usagef("cannot read %s: %v", name, event.Cause(err))
 			}
-			files = append(files, outbox.RehearsalFile{Name: filepath.Base(name), Text: string(text)})
+			files = append(files, campaign.RehearsalFile{Name: filepath.Base(name), Text: string(text)})
 		}
 	}
 	return files, nil
 }
 
-func (a *app) printRehearsal(d outbox.FixRehearsal) error {
-	if d.Run.Status != outbox.RunCompleted {
+func (a *app) printRehearsal(d replay.FixRehearsal) error {
+	if d.Run.Status != replay.RunCompleted {
 		fmt.Fprintf(a.out, "run %d is %s: %s\n", d.Run.ID, d.Run.Status, d.Run.Error)
 	}
 	err := a.printAnswer(d)
@@ -89,13 +92,13 @@ func (a *app) printRehearsal(d outbox.FixRehearsal) error {
 }
 
 // printAnswer prints what a rehearsal tried, its answer, and its results by outcome.
-func (a *app) printAnswer(d outbox.FixRehearsal) error {
+func (a *app) printAnswer(d replay.FixRehearsal) error {
 	for _, v := range d.Versions {
 		instead := ", which was loaded"
 		if v.Before != v.Rehearsed {
-			instead = " instead of " + outbox.ShortHash(v.Before)
+			instead = " instead of " + event.ShortHash(v.Before)
 		}
-		fmt.Fprintf(a.out, "rehearsed: %s %s%s\n", v.Projection, outbox.ShortHash(v.Rehearsed), instead)
+		fmt.Fprintf(a.out, "rehearsed: %s %s%s\n", v.Projection, event.ShortHash(v.Rehearsed), instead)
 	}
 	fmt.Fprintf(a.out, "%s\n%s\n\n", d.Answer, d.Effects)
 	err := printColumns(a.out, jobs.RehearsalColumns(d.Run.ID), d.Groups)
@@ -109,10 +112,10 @@ func (a *app) printAnswer(d outbox.FixRehearsal) error {
 }
 
 // printNext prints what to do after a rehearsal that has ended.
-func (a *app) printNext(d outbox.FixRehearsal) {
-	requeue := request.CommandLine("outboxweb requeue --dead", outbox.OperationStartRequest{
-		Filter: &outbox.DeadRows{Fingerprint: d.Fingerprint}, OperationOptions: outbox.OperationOptions{Canary: true, Rehearsal: d.Run.ID}})
-	replay := overScope("outboxweb runs start replay", outbox.RunRequest{Projections: d.Replayable})
+func (a *app) printNext(d replay.FixRehearsal) {
+	requeue := request.CommandLine("outboxweb requeue --dead", operations.OperationStartRequest{
+		Filter: &campaign.DeadRows{Fingerprint: d.Fingerprint}, OperationOptions: operations.OperationOptions{Canary: true, Rehearsal: d.Run.ID}})
+	replay := overScope("outboxweb runs start replay", replay.RunRequest{Projections: d.Replayable})
 	first := "load these files and restart, then"
 	switch {
 	case d.Loaded:

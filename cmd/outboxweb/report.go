@@ -9,28 +9,29 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // reportCmd shows the state of the outbox.
 type reportCmd struct {
-	Status   outbox.Status `placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
-	Campaign string        `placeholder:"C" help:"Show rows of this campaign."`
-	Limit    int           `placeholder:"N" least:"1" help:"Show at most this many rows. Default with a filter: 50."`
+	Status   event.Status `placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
+	Campaign string       `placeholder:"C" help:"Show rows of this campaign."`
+	Limit    int          `placeholder:"N" least:"1" help:"Show at most this many rows. Default with a filter: 50."`
 	jsonFlag
 }
 
 // report is the command's output.
 type report struct {
-	Summary outbox.Summary `json:"summary"`
-	Rows    []outbox.Row   `json:"rows"`
+	Summary campaign.Summary `json:"summary"`
+	Rows    []campaign.Row   `json:"rows"`
 }
 
 // Run prints the summary and, when a filter or limit is given, rows.
 func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	r := report{Rows: []outbox.Row{}}
+	r := report{Rows: []campaign.Row{}}
 	st.Facts.Build = version
 	facts, err := st.Facts.Read(ctx)
 	if err != nil {
@@ -46,7 +47,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if c.JSON {
 		return a.printJSON(r)
 	}
-	blocked, err := st.Blocked(ctx, outbox.MaxPage)
+	blocked, err := st.Blocked(ctx, event.MaxPage)
 	if err != nil {
 		return err
 	}
@@ -59,18 +60,18 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return nil
 	}
 	fmt.Fprintln(a.out)
-	return printList(a, c.jsonFlag, "such rows", r.Rows, campaigns.RowColumns(shownNow(), outbox.RowFilter{}))
+	return printList(a, c.jsonFlag, "such rows", r.Rows, campaigns.RowColumns(shownNow(), campaign.RowFilter{}))
 }
 
 // rows reads the rows that the flags select.
-func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]outbox.Row, error) {
+func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]campaign.Row, error) {
 	if c.Campaign != "" {
 		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
 			return nil, err
 		}
 	}
-	return pages(a, "rows", cmp.Or(c.Limit, 50), func(cursor string, limit int) (outbox.Page[outbox.Row], error) {
-		return st.Rows(ctx, outbox.RowFilter{Status: c.Status, CampaignID: c.Campaign, Cursor: cursor, Limit: limit})
+	return pages(a, "rows", cmp.Or(c.Limit, 50), func(cursor string, limit int) (event.Page[campaign.Row], error) {
+		return st.Rows(ctx, campaign.RowFilter{Status: c.Status, CampaignID: c.Campaign, Cursor: cursor, Limit: limit})
 	})
 }
 
@@ -81,7 +82,7 @@ const (
 	itemsShown   = 3 // of a finding
 )
 
-func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, causes outbox.ErrorGroups) {
+func printSummary(w io.Writer, s campaign.Summary, blocked []campaign.Blocked, causes campaign.ErrorGroups) {
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
 	for _, f := range s.Findings {
@@ -94,7 +95,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, cause
 		for _, one := range f.Items[:min(len(f.Items), itemsShown)] {
 			line := strings.Trim(one.Name+": "+one.Note, ": ,")
 			if !one.At.IsZero() {
-				line += ", " + outbox.Age(s.AsOf.Sub(one.At)) + " ago"
+				line += ", " + event.Age(s.AsOf.Sub(one.At)) + " ago"
 			}
 			t.row("", firstLine(line, 200))
 		}
@@ -103,14 +104,14 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, cause
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintln(t, "PENDING\tPROCESSING\tFAILED\tDEAD")
-	t.row(outbox.Number(s.Counts.Pending), outbox.Number(s.Counts.Processing), outbox.Number(s.Counts.Failed), outbox.Number(s.Counts.Dead))
+	t.row(event.Number(s.Counts.Pending), event.Number(s.Counts.Processing), event.Number(s.Counts.Failed), event.Number(s.Counts.Dead))
 	t.Flush()
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "oldest event\t"+oldestLine(s.Oldest, s.AsOf))
 	fmt.Fprintln(t, "oldest retryable\t"+oldestLine(s.OldestRetryable, s.AsOf))
-	fmt.Fprintf(t, "lag\t%s, %s\n", outbox.Count(s.Lag.Events, "event", "events"), outbox.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
-	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", outbox.Number(s.Campaigns.Total),
-		outbox.Number(s.Campaigns.Lagging), outbox.Number(s.Campaigns.Blocked), outbox.Number(s.Campaigns.Paused), outbox.Number(s.Campaigns.Diverged), outbox.Number(s.Campaigns.Drifted), outbox.Number(s.Campaigns.Unverifiable))
+	fmt.Fprintf(t, "lag\t%s, %s\n", event.Count(s.Lag.Events, "event", "events"), event.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
+	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", event.Number(s.Campaigns.Total),
+		event.Number(s.Campaigns.Lagging), event.Number(s.Campaigns.Blocked), event.Number(s.Campaigns.Paused), event.Number(s.Campaigns.Diverged), event.Number(s.Campaigns.Drifted), event.Number(s.Campaigns.Unverifiable))
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
 	if says := causes.Rehearsed.Text(); says != "" {
 		fmt.Fprintln(t, "rehearsed\t"+says)
@@ -119,7 +120,7 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, cause
 		fmt.Fprintln(t, "cause\t"+g.Reach()+": "+firstLine(g.Example, 100))
 	}
 	if more := len(causes.Groups) - causesShown; more > 0 {
-		fmt.Fprintf(t, "causes\t%s more: outboxweb failures list\n", outbox.AtLeast(int64(more), causes.More))
+		fmt.Fprintf(t, "causes\t%s more: outboxweb failures list\n", event.AtLeast(int64(more), causes.More))
 	}
 	t.Flush()
 	if len(blocked) == 0 {
@@ -133,35 +134,35 @@ func printSummary(w io.Writer, s outbox.Summary, blocked []outbox.Blocked, cause
 	t.Flush()
 	if more := len(blocked) - blockedShown; more > 0 {
 		least := ""
-		if len(blocked) == outbox.MaxPage {
+		if len(blocked) == event.MaxPage {
 			least = "at least "
 		}
 		fmt.Fprintf(w, "and %s%d more: outboxweb campaigns list --state blocked, failing or diverged\n", least, more)
 	}
 }
 
-func oldestLine(o *outbox.Oldest, now time.Time) string {
+func oldestLine(o *campaign.Oldest, now time.Time) string {
 	if o == nil {
 		return "none"
 	}
-	return fmt.Sprintf("campaign %s seq %d, appended %s ago", o.CampaignID, o.Seq, outbox.Age(now.Sub(o.EnqueuedAt)))
+	return fmt.Sprintf("campaign %s seq %d, appended %s ago", o.CampaignID, o.Seq, event.Age(now.Sub(o.EnqueuedAt)))
 }
 
-func workerLine(s outbox.Summary) string {
+func workerLine(s campaign.Summary) string {
 	seen := "never seen"
 	if s.Worker.LastSeen != nil {
 		seen = "last seen "
 		if !s.Worker.Running { // it may have been idle for long before its end
 			seen += "at work "
 		}
-		seen += outbox.Age(s.AsOf.Sub(*s.Worker.LastSeen)) + " ago"
+		seen += event.Age(s.AsOf.Sub(*s.Worker.LastSeen)) + " ago"
 	}
 	if !s.Worker.Running {
 		return "none is running, " + seen
 	}
-	known := func(i outbox.InstanceState) bool {
+	known := func(i campaign.InstanceState) bool {
 		words := i.StateWords(s.AsOf)
-		return words == string(outbox.InstanceRunning) || words == string(outbox.InstanceIdle)
+		return words == string(campaign.InstanceRunning) || words == string(campaign.InstanceIdle)
 	}
 	if !slices.ContainsFunc(s.Instances, known) {
 		return seen + " on another host: idle, or gone"

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/worker"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
@@ -30,7 +32,7 @@ type runsCmd struct {
 }
 
 // checkScope refuses flags of a run that kong does not.
-func checkScope(o outbox.RunRequest) error {
+func checkScope(o replay.RunRequest) error {
 	if o.All && len(o.Campaigns) > 0 {
 		return usagef("--all means every campaign; give it or --campaign, not both")
 	}
@@ -38,8 +40,8 @@ func checkScope(o outbox.RunRequest) error {
 }
 
 type runsStartCmd struct {
-	Kind outbox.RunKind `arg:"" values:"scoped-run-kind" help:"The kind of run: replay, verify or rebuild."`
-	outbox.RunStartRequest
+	Kind replay.RunKind `arg:"" values:"scoped-run-kind" help:"The kind of run: replay, verify or rebuild."`
+	replay.RunStartRequest
 	Wait   bool `help:"Follow the run until it ends; exit 1 unless it completes, or if a verify finds drift."`
 	DryRun bool `help:"Rebuild only: start no run, print what would change. To try out changed files, name them in --projections."`
 	jsonFlag
@@ -54,7 +56,7 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 		return usagef("runs start needs --campaign C, or --all")
 	}
 	if c.DryRun {
-		if c.Kind != outbox.RunRebuild || c.Wait {
+		if c.Kind != replay.RunRebuild || c.Wait {
 			return usagef("--dry-run is for runs start rebuild, without --wait")
 		}
 		return c.try(ctx, a)
@@ -72,8 +74,8 @@ func (c *runsStartCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	var run outbox.Run
-	err = a.confirming(c.Reason, c.Confirm, func(o outbox.Command) (err error) {
+	var run replay.Run
+	err = a.confirming(c.Reason, c.Confirm, func(o operator.Command) (err error) {
 		c.RunRequest.Kind = c.Kind
 		run, err = st.Runs.Start(ctx, o, c.RunRequest, set.Infos())
 		return err
@@ -100,7 +102,7 @@ func (a *app) printEnd(ctx context.Context, st *engine.Engine, set *projection.S
 }
 
 // printQueued prints that a run is waiting for a worker.
-func (a *app) printQueued(ctx context.Context, st *engine.Engine, run outbox.Run, as jsonFlag) error {
+func (a *app) printQueued(ctx context.Context, st *engine.Engine, run replay.Run, as jsonFlag) error {
 	if err := a.warnWithoutWorker(ctx, st, "run %d is queued until one does: start outboxweb serve, or use --wait", run.ID); err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (a *app) printQueued(ctx context.Context, st *engine.Engine, run outbox.Run
 }
 
 // runError returns the error that an ended run amounts to, or nil.
-func runError(run outbox.Run) error {
+func runError(run replay.Run) error {
 	return problems(!run.Succeeded())
 }
 
@@ -135,7 +137,7 @@ func (a *app) work(ctx context.Context, st *engine.Engine, set *projection.Set) 
 }
 
 // followRun executes runs until this one has ended.
-func (a *app) followRun(ctx context.Context, st *engine.Engine, set *projection.Set, id int64) (outbox.Run, error) {
+func (a *app) followRun(ctx context.Context, st *engine.Engine, set *projection.Set, id int64) (replay.Run, error) {
 	working, stop := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	var worked sync.WaitGroup
@@ -164,13 +166,13 @@ func (a *app) leaveRun(ctx context.Context, st *engine.Engine, id int64) {
 	switch {
 	case err != nil || run.Status.Active():
 		fmt.Fprintf(a.err, "run %d has not ended; follow it with: outboxweb runs show %d\n", id, id)
-	case run.Status == outbox.RunInterrupted:
+	case run.Status == replay.RunInterrupted:
 		fmt.Fprintf(a.err, "run %d is interrupted; continue with: outboxweb runs resume %d --wait\n", id, id)
 	}
 }
 
 // watchRun polls a run until it has ended, or until executing runs has failed here.
-func (a *app) watchRun(ctx context.Context, st *engine.Engine, id int64, failed <-chan error) (run outbox.Run, err error) {
+func (a *app) watchRun(ctx context.Context, st *engine.Engine, id int64, failed <-chan error) (run replay.Run, err error) {
 	err = a.watch(ctx, "run", failed, func() (ended bool, done, total int64, err error) {
 		run, err = st.Runs.Get(ctx, id)
 		return !run.Status.Active(), run.Events.Done, run.Events.Total, err
@@ -181,22 +183,22 @@ func (a *app) watchRun(ctx context.Context, st *engine.Engine, id int64, failed 
 // logEnd is how many lines of a log are printed, and resultsShown how many results of each outcome.
 const (
 	logEnd       = 20
-	resultsShown = outbox.MaxPage
+	resultsShown = event.MaxPage
 )
 
 // runDetail is a run with its results and log.
 type runDetail struct {
-	outbox.Run
-	Rehearsal *outbox.FixRehearsal `json:"rehearsal,omitempty"` // its answer; nil unless it is one
-	Results   []outbox.RunResult   `json:"results"`             // results that drifted, failed or were not fully compared; of a rehearsal all
-	Log       []outbox.RunLine     `json:"log"`                 // its end, oldest line first
+	replay.Run
+	Rehearsal *replay.FixRehearsal `json:"rehearsal,omitempty"` // its answer; nil unless it is one
+	Results   []replay.RunResult   `json:"results"`             // results that drifted, failed or were not fully compared; of a rehearsal all
+	Log       []replay.RunLine     `json:"log"`                 // its end, oldest line first
 	// NotLoaded are projections that events are applied with, and that verify did not have to compare.
 	NotLoaded  []string `json:"not_loaded,omitempty"`
 	unattended string   // what is known of the process at work on an active run; empty while it reports
 }
 
-func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail, error) {
-	d := runDetail{Run: run, Results: []outbox.RunResult{}, unattended: run.Unattended(time.Now())}
+func readRun(ctx context.Context, st *engine.Engine, run replay.Run) (runDetail, error) {
+	d := runDetail{Run: run, Results: []replay.RunResult{}, unattended: run.Unattended(time.Now())}
 	summary, err := st.Summary(ctx)
 	if err != nil {
 		return d, err
@@ -205,9 +207,9 @@ func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail,
 		d.unattended = "No worker is running; start a worker, or cancel the run"
 		d.EventsPerSecond, d.SecondsLeft = 0, nil
 	}
-	outcomes := []string{outbox.OutcomeDrift, outbox.OutcomeFailed, outbox.OutcomeNotCompared}
-	if run.Kind == outbox.RunRehearse {
-		outcomes = append(outcomes, outbox.OutcomeReplayed, outbox.OutcomeMatch)
+	outcomes := []string{replay.OutcomeDrift, replay.OutcomeFailed, replay.OutcomeNotCompared}
+	if run.Kind == replay.RunRehearse {
+		outcomes = append(outcomes, replay.OutcomeReplayed, replay.OutcomeMatch)
 		loaded, err := installed(ctx, st)
 		if err != nil {
 			return d, err
@@ -219,7 +221,7 @@ func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail,
 		d.Rehearsal = &rehearsal
 	}
 	for _, outcome := range outcomes {
-		page, err := st.Runs.Results(ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outcome, Samples: true, Limit: resultsShown})
+		page, err := st.Runs.Results(ctx, replay.ResultFilter{RunID: run.ID, Outcome: outcome, Samples: true, Limit: resultsShown})
 		if err != nil {
 			return d, err
 		}
@@ -232,7 +234,7 @@ func readRun(ctx context.Context, st *engine.Engine, run outbox.Run) (runDetail,
 }
 
 // printRun prints a run with its mismatches and the end of its log.
-func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, as jsonFlag) error {
+func (a *app) printRun(ctx context.Context, st *engine.Engine, run replay.Run, as jsonFlag) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
@@ -250,7 +252,7 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 	if d.unattended != "" {
 		fmt.Fprintln(a.out, d.unattended)
 	}
-	fmt.Fprintf(a.out, "%s of %s, %s of %s%s\n\n", outbox.Number(d.Campaigns.Done), outbox.Count(d.Campaigns.Total, "campaign", "campaigns"), outbox.Number(d.Events.Done), outbox.Count(d.Events.Total, "event", "events"), pace(d.Run))
+	fmt.Fprintf(a.out, "%s of %s, %s of %s%s\n\n", event.Number(d.Campaigns.Done), event.Count(d.Campaigns.Total, "campaign", "campaigns"), event.Number(d.Events.Done), event.Count(d.Events.Total, "event", "events"), pace(d.Run))
 	t := table(a.out)
 	if d.Rehearsal != nil {
 		if err := a.printAnswer(*d.Rehearsal); err != nil {
@@ -282,13 +284,13 @@ func (a *app) printRun(ctx context.Context, st *engine.Engine, run outbox.Run, a
 	return t.Flush()
 }
 
-func pace(run outbox.Run) string {
+func pace(run replay.Run) string {
 	if run.EventsPerSecond <= 0 {
 		return ""
 	}
-	text := fmt.Sprintf(", %s events/s", outbox.Number(int64(run.EventsPerSecond)))
+	text := fmt.Sprintf(", %s events/s", event.Number(int64(run.EventsPerSecond)))
 	if run.SecondsLeft != nil {
-		text += fmt.Sprintf(", about %s left", outbox.Age(time.Duration(*run.SecondsLeft*float64(time.Second))))
+		text += fmt.Sprintf(", about %s left", event.Age(time.Duration(*run.SecondsLeft*float64(time.Second))))
 	}
 	return text
 }
@@ -296,8 +298,8 @@ func pace(run outbox.Run) string {
 // printResults prints a line for each campaign, but of what was tried only for those of which there is
 // anything to say, and which rows differ.
 func (a *app) printResults(d runDetail) error {
-	said := slices.DeleteFunc(slices.Clone(d.Results), func(r outbox.RunResult) bool {
-		return d.Kind == outbox.RunRehearse && jobs.ResultWords(d.Kind, r) == ""
+	said := slices.DeleteFunc(slices.Clone(d.Results), func(r replay.RunResult) bool {
+		return d.Kind == replay.RunRehearse && jobs.ResultWords(d.Kind, r) == ""
 	})
 	if len(said) > 0 {
 		fmt.Fprintln(a.out)
@@ -313,7 +315,7 @@ func (a *app) printResults(d runDetail) error {
 		all = d.Campaigns.Done
 	}
 	if more := all - int64(len(d.Results)); more > 0 && d.ID > 0 {
-		fmt.Fprintf(a.out, "and %s more; all of them are at /runs/%d\n", outbox.Count(more, "campaign", "campaigns"), d.ID)
+		fmt.Fprintf(a.out, "and %s more; all of them are at /runs/%d\n", event.Count(more, "campaign", "campaigns"), d.ID)
 	}
 	return nil
 }
@@ -328,8 +330,8 @@ const (
 // printCells prints which rows differ, and their fields.
 func (a *app) printCells(d runDetail) error {
 	t, cells, more := table(a.out), 0, int64(0)
-	live, expected, kinds := "LIVE", "EXPECTED", map[string]string{outbox.RowAdded: "missing", outbox.RowRemoved: "unexpected"}
-	if d.Kind == outbox.RunRehearse {
+	live, expected, kinds := "LIVE", "EXPECTED", map[string]string{projection.RowAdded: "missing", projection.RowRemoved: "unexpected"}
+	if d.Kind == replay.RunRehearse {
 		live, expected, kinds = "NOW", "THEN", nil
 	}
 	for _, r := range d.Results {
@@ -346,12 +348,12 @@ func (a *app) printCells(d runDetail) error {
 					fmt.Fprintf(t, "\nCAMPAIGN\tTABLE\tROW\tKEY\tFIELD\t%s\t%s\n", live, expected)
 				}
 				if len(row.Fields) == 0 {
-					row.Fields = []outbox.FieldChange{{Live: []byte("there"), Expected: []byte("there")}}
+					row.Fields = []projection.FieldChange{{Live: []byte("there"), Expected: []byte("there")}}
 				}
 				for _, f := range row.Fields {
-					if row.Kind == outbox.RowAdded {
+					if row.Kind == projection.RowAdded {
 						f.Live = []byte("absent")
-					} else if row.Kind == outbox.RowRemoved {
+					} else if row.Kind == projection.RowRemoved {
 						f.Expected = []byte("absent")
 					}
 					t.row(firstLine(r.CampaignID, idShown), row.Table, cmp.Or(kinds[row.Kind], row.Kind), firstLine(strings.Join(keyTexts(row.Key), " "), valueShown), f.Name, firstLine(string(f.Live), valueShown), firstLine(string(f.Expected), valueShown))
@@ -366,13 +368,13 @@ func (a *app) printCells(d runDetail) error {
 		if d.ID > 0 {
 			where = fmt.Sprintf("runs show %d --json", d.ID)
 		}
-		fmt.Fprintf(t, "and %s; %s has up to %d of each campaign and projection\n", outbox.Count(more, "more row", "more rows"), where, outbox.MaxSamples)
+		fmt.Fprintf(t, "and %s; %s has up to %d of each campaign and projection\n", event.Count(more, "more row", "more rows"), where, projection.MaxSamples)
 	}
 	return t.Flush()
 }
 
 // keyTexts are the columns of a row's key with their values.
-func keyTexts(key []outbox.Field) (texts []string) {
+func keyTexts(key []projection.Field) (texts []string) {
 	for _, k := range key {
 		texts = append(texts, k.Name+"="+string(k.Value))
 	}
@@ -380,7 +382,7 @@ func keyTexts(key []outbox.Field) (texts []string) {
 }
 
 type runsListCmd struct {
-	Filter outbox.RunFilter `embed:""`
+	Filter replay.RunFilter `embed:""`
 	listFlags
 }
 
@@ -417,7 +419,7 @@ func (c *runsCancelCmd) Run(ctx context.Context, a *app, st *engine.Engine) erro
 		return err
 	}
 	becomes := "cancelled"
-	if run.Status == outbox.RunCancelling {
+	if run.Status == replay.RunCancelling {
 		becomes = "cancelling: it ends as soon as its worker notices"
 		if err := a.warnWithoutWorker(ctx, st, "run %d ends when one starts, or when it is cancelled again after its lease", run.ID); err != nil {
 			return err

@@ -16,11 +16,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -37,56 +42,56 @@ func (d *desk) as(out io.Writer) *app {
 	return &app{streams: streams{in: d.in, out: out, err: io.Discard}, Common: Common{LogFormat: "text"}}
 }
 
-func (d *desk) claimed(kind outbox.RunKind) runs.Lease {
+func (d *desk) claimed(kind replay.RunKind) runs.Lease {
 	ctx, infos, versions := d.t.Context(), d.set.Infos(), map[string]string{}
 	for _, p := range infos {
 		versions[p.Name] = p.Version
 	}
 	o := command("nightly")
 	o.Confirm = "rebuild all campaigns"
-	must.Get(d.st.Runs.Start(ctx, o, outbox.RunRequest{Kind: kind, All: true}, infos)).Or(d.t)
+	must.Get(d.st.Runs.Start(ctx, o, replay.RunRequest{Kind: kind, All: true}, infos)).Or(d.t)
 	l, ok, err := d.st.Runs.Claim(ctx, queue.Worker{ID: "w"}, versions, time.Minute)
 	must.Need(d.t, ok && err == nil, "it is claimed: %t, %v", ok, err)
 	return l
 }
 
 // ended makes a run with these results and lines that ended with this status.
-func (d *desk) ended(kind outbox.RunKind, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
+func (d *desk) ended(kind replay.RunKind, status replay.RunStatus, why string, results ...replay.RunResult) replay.Run {
 	ctx, l := d.t.Context(), d.claimed(kind)
 	must.Get(d.st.Runs.Report(ctx, l, runs.Progress{Results: results, EventsDone: 2, Lease: time.Minute,
-		Lines: []outbox.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})).Or(d.t)
+		Lines: []replay.RunLine{{Text: "first line"}, {CampaignID: "c-1", Text: "boom\nwith a stack"}}})).Or(d.t)
 	return must.Get(d.st.Runs.Finish(ctx, l, status, why)).Or(d.t)
 }
 
 var (
-	matching = outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1}
-	drifting = outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeDrift, Seq: 1, Events: 1, Projections: []outbox.ProjectionResult{
-		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Seq: 1, Comparison: &outbox.Comparison{Added: 4, Changed: 5, Removed: 6, FirstSeq: 7, Samples: []outbox.RowChange{
-			{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: json.RawMessage("3")}},
-				Fields: []outbox.FieldChange{{Name: "title", Live: json.RawMessage(`"x"`), Expected: json.RawMessage(`"y"`)}, {Name: "size", Expected: json.RawMessage("9")}}},
-			{Table: "seats", Kind: outbox.RowRemoved, Key: []outbox.Field{{Name: "seat", Value: json.RawMessage(`"a"`)}}}}}},
-		{Projection: "sessions", Verdict: outbox.VerdictMatch, Seq: 1}}}
+	matching = replay.RunResult{CampaignID: "c-2", Outcome: replay.OutcomeMatch, Seq: 1, Events: 1}
+	drifting = replay.RunResult{CampaignID: "c-1", Outcome: replay.OutcomeDrift, Seq: 1, Events: 1, Projections: []replay.ProjectionResult{
+		{Projection: "campaigns", Verdict: campaign.VerdictDrift, Seq: 1, Comparison: &projection.Comparison{Added: 4, Changed: 5, Removed: 6, FirstSeq: 7, Samples: []projection.RowChange{
+			{Table: "campaigns", Kind: projection.RowChanged, Key: []projection.Field{{Name: "id", Value: json.RawMessage("3")}},
+				Fields: []projection.FieldChange{{Name: "title", Live: json.RawMessage(`"x"`), Expected: json.RawMessage(`"y"`)}, {Name: "size", Expected: json.RawMessage("9")}}},
+			{Table: "seats", Kind: projection.RowRemoved, Key: []projection.Field{{Name: "seat", Value: json.RawMessage(`"a"`)}}}}}},
+		{Projection: "sessions", Verdict: campaign.VerdictMatch, Seq: 1}}}
 )
 
 func TestVerify_saysWhatDriftedAndWhatDidNotMatchIsShown(t *testing.T) {
 	d := two(t)
 	for _, c := range []struct {
-		status  outbox.RunStatus
+		status  replay.RunStatus
 		why     string
-		results []outbox.RunResult
+		results []replay.RunResult
 		wrong   bool
 		says    []string
 	}{
-		{outbox.RunCompleted, "", []outbox.RunResult{matching}, false, []string{"The live rows of 1 campaign match the journal, as far as events are applied. (2 events in 1 campaign)"}},
-		{outbox.RunCompleted, "", []outbox.RunResult{matching, drifting}, true,
+		{replay.RunCompleted, "", []replay.RunResult{matching}, false, []string{"The live rows of 1 campaign match the journal, as far as events are applied. (2 events in 1 campaign)"}},
+		{replay.RunCompleted, "", []replay.RunResult{matching, drifting}, true,
 			[]string{"Drift in 1 of 2 campaigns: the live rows differ from the journal.", "c-1 drift 1 campaigns: 4 rows missing in live data, 5 changed, 6 unexpected in live data; first divergence at event 7 or earlier",
 				`CAMPAIGN TABLE ROW KEY FIELD LIVE EXPECTED c-1 campaigns changed id=3 title "x" "y" c-1 campaigns changed id=3 size null 9 c-1 seats unexpected seat="a" there absent`,
 				"and 13 more rows; runs show 2 --json has up to 20 of each campaign and projection"}},
-		{outbox.RunInterrupted, "its processes died", []outbox.RunResult{matching}, true, []string{"Interrupted with 1 of 2 campaigns done.", "run 3: its processes died"}},
-		{outbox.RunFailed, "", []outbox.RunResult{{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "no such column"}}, true,
+		{replay.RunInterrupted, "its processes died", []replay.RunResult{matching}, true, []string{"Interrupted with 1 of 2 campaigns done.", "run 3: its processes died"}},
+		{replay.RunFailed, "", []replay.RunResult{{CampaignID: "c-1", Outcome: replay.OutcomeFailed, Error: "no such column"}}, true,
 			[]string{"1 of 2 campaigns failed.", "run 4: 1 of 1 campaign failed", "c-1 failed 0 no such column"}},
 	} {
-		run := d.ended(outbox.RunVerify, c.status, c.why, c.results...)
+		run := d.ended(replay.RunVerify, c.status, c.why, c.results...)
 		var out strings.Builder
 		must.OK(t, d.as(&out).printVerdict(t.Context(), d.st, d.set, must.Get(readRun(t.Context(), d.st, run)).Or(t)))
 		got := runError(run)
@@ -107,7 +112,7 @@ func TestVerify_saysWhatDriftedAndWhatDidNotMatchIsShown(t *testing.T) {
 
 func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 	d := two(t)
-	l := d.claimed(outbox.RunVerify)
+	l := d.claimed(replay.RunVerify)
 	report := func(lease time.Duration) {
 		must.Get(d.st.Runs.Report(t.Context(), l, runs.Progress{EventsDone: 1, EventsPerSecond: 367, Lease: lease})).Or(t)
 	}
@@ -117,7 +122,7 @@ func TestRuns_sayThatNoProcessWorksOnARun(t *testing.T) {
 		d.lacks("runs show 1", wrong)
 	}
 	d.says("runs show 1", "is running: verify", "No worker is running; start a worker, or cancel the run")
-	must.OK(t, d.st.Heartbeat(t.Context(), outbox.InstanceState{ID: "w-2", Host: must.Get(os.Hostname()).Or(t), PID: os.Getpid(), StartedAt: time.Now()}))
+	must.OK(t, d.st.Heartbeat(t.Context(), campaign.InstanceState{ID: "w-2", Host: must.Get(os.Hostname()).Or(t), PID: os.Getpid(), StartedAt: time.Now()}))
 	d.says("runs show 1", "367 events/s, about")
 	_, errs, code := d.run("runs", "start", "rebuild", "--all", "--projections", "builtin:traces")
 	must.Hold(t, code == 2 && strings.Contains(errs, "no server has loaded projection"), "with files that the worker does not have: exit %d, %s", code, errs)
@@ -133,20 +138,20 @@ func TestRuns_sayWhatARebuildMendedAndWhenACancelledOneEnds(t *testing.T) {
 	for i := range mended.Projections {
 		mended.Projections[i].Comparison = nil // it compares digests
 	}
-	run := d.ended(outbox.RunRebuild, outbox.RunCompleted, "", mended, matching)
-	must.Hold(t, runError(run) == nil && run.Verdict == outbox.VerdictDrift, "a rebuild with verdict %q ends the command with %v", run.Verdict, runError(run))
+	run := d.ended(replay.RunRebuild, replay.RunCompleted, "", mended, matching)
+	must.Hold(t, runError(run) == nil && run.Verdict == campaign.VerdictDrift, "a rebuild with verdict %q ends the command with %v", run.Verdict, runError(run))
 	for _, wrong := range []string{"drift", "Drift"} {
 		d.lacks("runs show 1", wrong)
 	}
 	d.says("runs show 1", "verdict: differed before", "failed 0 differed before 1 did not differ 1", "c-1 differed before 1 end of its log")
-	d.claimed(outbox.RunVerify)
+	d.claimed(replay.RunVerify)
 	d.says("runs cancel 2", "no worker is running, so run 2 ends when one starts, or when it is cancelled again after its lease")
 }
 
 func TestWatchRun_endsWithoutTheRunWhenItMust(t *testing.T) {
 	d := two(t)
 	// No process here has these projections, so the run stays queued.
-	run := must.Get(d.st.Runs.Start(t.Context(), command(""), outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "others", Version: "v1"}})).Or(t)
+	run := must.Get(d.st.Runs.Start(t.Context(), command(""), replay.RunRequest{Kind: replay.RunVerify, All: true}, []campaign.ProjectionInfo{{Name: "others", Version: "v1"}})).Or(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := d.as(io.Discard).watchRun(ctx, d.st, run.ID, nil)
@@ -169,16 +174,16 @@ func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 				_, errs, code := here(ctx, append(strings.Fields(command), d.flags...)...)
 				ended <- fmt.Sprint(code, " ", errs)
 			}()
-			read := func() outbox.Run {
+			read := func() replay.Run {
 				run, err := d.st.Runs.Get(t.Context(), 1)
-				must.Need(t, err == nil || errors.Is(err, outbox.ErrNotFound), "%v", err)
+				must.Need(t, err == nil || errors.Is(err, event.ErrNotFound), "%v", err)
 				return run
 			}
 			eventually(t, "events are replayed", func() bool { return read().Events.Done > 0 })
 			stop()
 			must.Equal(t, <-ended, "1 run 1 is interrupted; continue with: outboxweb runs resume 1 --wait\noutboxweb: interrupted\n", "it says")
 			run := read()
-			must.Hold(t, run.Status == outbox.RunInterrupted && run.Error == "the command that worked on it was stopped; resume it, or start a new run", "the run is %s: %s", run.Status, run.Error)
+			must.Hold(t, run.Status == replay.RunInterrupted && run.Error == "the command that worked on it was stopped; resume it, or start a new run", "the run is %s: %s", run.Status, run.Error)
 			d.says("verify")
 		})
 	}
@@ -188,15 +193,15 @@ func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	seen := now.Add(-time.Minute)
-	for process, c := range map[outbox.ProcessState]struct {
+	for process, c := range map[campaign.ProcessState]struct {
 		running bool
 		want    string
 	}{
-		outbox.ProcessAlive:   {true, "running, last seen 1 min ago"},
-		outbox.ProcessUnknown: {true, "last seen 1 min ago on another host: idle, or gone"},
-		outbox.ProcessGone:    {false, "none is running, last seen at work 1 min ago"},
+		campaign.ProcessAlive:   {true, "running, last seen 1 min ago"},
+		campaign.ProcessUnknown: {true, "last seen 1 min ago on another host: idle, or gone"},
+		campaign.ProcessGone:    {false, "none is running, last seen at work 1 min ago"},
 	} {
-		s := outbox.Summary{AsOf: now, Worker: outbox.WorkerSummary{Running: c.running, LastSeen: &seen}, Instances: []outbox.InstanceState{{ID: "w", LastSeen: seen, Process: process}}}
+		s := campaign.Summary{AsOf: now, Worker: campaign.WorkerSummary{Running: c.running, LastSeen: &seen}, Instances: []campaign.InstanceState{{ID: "w", LastSeen: seen, Process: process}}}
 		got := workerLine(s)
 		must.Hold(t, strings.HasPrefix(got, c.want), "process %d: %q, want %q", process, got, c.want)
 	}
@@ -205,12 +210,12 @@ func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
 func TestAlertsList_hasALineForEachCause(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 11, 21, 18, 57, 0, 0, time.UTC)
-	v := outbox.AlertsView{Configured: true, Rules: []outbox.AlertRuleState{{AlertRule: outbox.AlertRule{Name: "publisher"}, Alerts: []outbox.Alert{
-		{Cause: outbox.AlertCause{Sentence: "Publisher a/b has failed"}, Status: outbox.AlertFiring},
-		{Cause: outbox.AlertCause{Sentence: "Publisher e/f has failed"}, Status: outbox.AlertFiring, EndedAt: &until},
-		{Cause: outbox.AlertCause{Sentence: "gone for good"}, Status: outbox.AlertOK},
-		{Cause: outbox.AlertCause{Sentence: "Publisher c/d has failed"}, Status: outbox.AlertPending},
-	}}, {AlertRule: outbox.AlertRule{Name: "drift"}}}}
+	v := alerts.AlertsView{Configured: true, Rules: []alerts.AlertRuleState{{AlertRule: alerts.AlertRule{Name: "publisher"}, Alerts: []alerts.Alert{
+		{Cause: alerts.AlertCause{Sentence: "Publisher a/b has failed"}, Status: alerts.AlertFiring},
+		{Cause: alerts.AlertCause{Sentence: "Publisher e/f has failed"}, Status: alerts.AlertFiring, EndedAt: &until},
+		{Cause: alerts.AlertCause{Sentence: "gone for good"}, Status: alerts.AlertOK},
+		{Cause: alerts.AlertCause{Sentence: "Publisher c/d has failed"}, Status: alerts.AlertPending},
+	}}, {AlertRule: alerts.AlertRule{Name: "drift"}}}}
 	var out bytes.Buffer
 	must.OK(t, (&app{streams: streams{out: &out}}).printAlerts(v))
 	lines := strings.Split(out.String(), "\n")
@@ -258,7 +263,7 @@ func TestConfirm_isAskedForAtATerminalAlone(t *testing.T) {
 
 func TestKeeper_deletesAtStartWhatIsTooOld(t *testing.T) {
 	d := newDesk(t)
-	must.Get(d.st.RecordRefusal(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana"}}, outbox.RefusedAction{Action: outbox.ActionPause, Refusal: "no"})).Or(t)
+	must.Get(d.st.RecordRefusal(t.Context(), operator.Command{By: operator.Operator{Name: "ana"}}, operator.RefusedAction{Action: operator.ActionPause, Refusal: "no"})).Or(t)
 	d.exec(d.pair.Journal, `
 insert into attempts (campaign_id, seq, at, attempt, worker, build, error, fingerprint)
 values ('a', 1, 1, 1, 'w', 'v1', 'boom', 'boom')`, `

@@ -23,9 +23,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -50,7 +51,7 @@ type scenario struct {
 
 // act is an action as all surfaces have it. Its address is in the table of actions.
 type act struct {
-	action          outbox.Action
+	action          operator.Action
 	on              string // the values in its path, in order
 	reason, confirm string
 	seen            map[string]any // what the page or the script was shown, if it says so
@@ -115,12 +116,12 @@ func (h *theatre) scene(t *testing.T) *scene {
 // serve opens the databases, and has a server on them.
 func (s *scene) serve() {
 	h, t := s.house, s.t
-	s.open(outbox.Retry{Base: time.Hour})
+	s.open(event.Retry{Base: time.Hour})
 	s.Engine = s.st
 	process := engine.New(engine.Config{Engine: s.Engine, Set: h.set, Logger: slog.New(slog.DiscardHandler), Metrics: engine.NewMetrics(s.Engine, "test", ""), NoWorker: true, NoIntake: true, NoPublish: true,
 		Subscriptions: must.Get(h.outside.subscriptions()).Or(t), Alerts: s.Alerts(must.Get(section(&h.outside.Common, alertsKey, alerts.Parse)).Or(t), "test", nil)})
-	gate := must.Get(auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (outbox.Identity, error) {
-		return outbox.Identity{Name: "ana", Role: outbox.Role(r.Header.Get("Role"))}, nil
+	gate := must.Get(auth.New(auth.Config{Kind: auth.KindHost, Who: func(r *http.Request) (operator.Identity, error) {
+		return operator.Identity{Name: "ana", Role: operator.Role(r.Header.Get("Role"))}, nil
 	}})).Or(t)
 	s.http = process.Handler(handlers.Config{Auth: gate})
 	s.closed = process.Handler(handlers.Config{Auth: gate, ReadOnly: true})
@@ -128,9 +129,9 @@ func (s *scene) serve() {
 
 // has appends events of these types to a campaign, and lets the worker apply what it can.
 func (s *scene) has(campaign string, types ...string) {
-	var events []outbox.Event
+	var events []event.Event
 	for _, kind := range types {
-		events = append(events, outbox.Event{CampaignID: campaign, EventType: kind, Payload: json.RawMessage(`{"password":"` + secret + `"}`)})
+		events = append(events, event.Event{CampaignID: campaign, EventType: kind, Payload: json.RawMessage(`{"password":"` + secret + `"}`)})
 	}
 	must.Get(s.Append(s.t.Context(), store.Append{Events: events})).Or(s.t)
 	s.work()
@@ -147,7 +148,7 @@ func (s *scene) run(db *sql.DB, statements []string) {
 }
 
 func (s *scene) does(a act) {
-	said := s.json(a, "", outbox.RoleAdmin)
+	said := s.json(a, "", operator.RoleAdmin)
 	must.Need(s.t, said.status < 300, "%s is answered with %d %s", a.action, said.status, said.text)
 }
 
@@ -221,7 +222,7 @@ type answer struct {
 // surface is a way to act.
 type surface struct {
 	name string
-	do   func(s *scene, a act, key string, role outbox.Role) answer
+	do   func(s *scene, a act, key string, role operator.Role) answer
 	by   string // the actor and the way in its records
 }
 
@@ -238,7 +239,7 @@ func (a act) path() string {
 }
 
 // form sends the action as a page without scripts does.
-func (s *scene) form(a act, key string, role outbox.Role) answer {
+func (s *scene) form(a act, key string, role operator.Role) answer {
 	values := must.Get(url.ParseQuery(a.form)).Or(s.t)
 	for name, value := range a.seen {
 		values.Set("expected_"+name, fmt.Sprint(value))
@@ -258,7 +259,7 @@ func (s *scene) form(a act, key string, role outbox.Role) answer {
 }
 
 // json sends the action as a script does.
-func (s *scene) json(a act, key string, role outbox.Role) answer {
+func (s *scene) json(a act, key string, role operator.Role) answer {
 	header := http.Header{"Content-Type": {"application/json"}}
 	if key != "" {
 		header.Set("Idempotency-Key", key)
@@ -294,7 +295,7 @@ var document = sync.OnceValues(func() (*apitest.Document, error) {
 
 // send sends a request. No answer may show a secret; those of the API are as its document says, and pages show
 // commands that the program takes.
-func (s *scene) send(to http.Handler, method, target, body string, role outbox.Role, header http.Header) answer {
+func (s *scene) send(to http.Handler, method, target, body string, role operator.Role, header http.Header) answer {
 	r := httptest.NewRequest(method, "http://127.0.0.1:8080"+target, strings.NewReader(body))
 	r.RemoteAddr, r.Header = "127.0.0.1:5555", header
 	header.Set("Role", string(role))
@@ -313,7 +314,7 @@ func (s *scene) send(to http.Handler, method, target, body string, role outbox.R
 }
 
 // cli runs the command of the action, which has neither keys nor roles.
-func (s *scene) cli(a act, _ string, _ outbox.Role) answer {
+func (s *scene) cli(a act, _ string, _ operator.Role) answer {
 	words := strings.Fields(a.action.Command())
 	switch {
 	case a.args != "":
@@ -390,7 +391,7 @@ func (s *scene) wantOffer(c scenario, want bool) {
 		return
 	}
 	s.Changed()
-	said := s.send(s.http, http.MethodGet, c.page, "", outbox.RoleAdmin, http.Header{})
+	said := s.send(s.http, http.MethodGet, c.page, "", operator.RoleAdmin, http.Header{})
 	forms := postForm.FindAllString(said.text, -1)
 	offers := slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(form, ` action="`+c.act.path()+`"`) })
 	told := strings.Contains(said.text, `name="idempotency_key"`) && strings.Contains(said.text, c.act.confirm)
@@ -405,11 +406,11 @@ func (s *scene) wantRecords(before int, want ...string) {
 // wantNotAllowed tries the action with the role below the one that it needs, and on a read-only server,
 // which records nothing.
 func (s *scene) wantNotAllowed(by surface, a act) {
-	lesser := outbox.Roles[slices.Index(outbox.Roles, a.action.Role())-1]
+	lesser := operator.Roles[slices.Index(operator.Roles, a.action.Role())-1]
 	s.wantRefusedAs(by, lesser, refusal{a, http.StatusForbidden, "role"})
 	open, before := s.http, len(s.records())
 	s.http = s.closed
-	said := by.do(s, a, "", outbox.RoleAdmin)
+	said := by.do(s, a, "", operator.RoleAdmin)
 	must.Hold(s.t, said.status == http.StatusForbidden && strings.Contains(said.text, "read-only"), "a read-only server answers with %d %s", said.status, said.text)
 	s.http = open
 	s.wantRecords(before)
@@ -423,7 +424,7 @@ func (s *scene) wantRefused(by surface, r refusal) {
 
 // wantRefusedAs fails the test unless the action is refused, changes nothing and leaves one record; a
 // command that is used wrongly leaves none.
-func (s *scene) wantRefusedAs(by surface, role outbox.Role, r refusal) {
+func (s *scene) wantRefusedAs(by surface, role operator.Role, r refusal) {
 	before := len(s.records())
 	var said answer
 	wantFacts(s.t, "refused", nil, s.changes(func() { said = by.do(s, r.act, "", role) }))
@@ -465,11 +466,11 @@ func playAll(t *testing.T, h *theatre, byAll bool) {
 
 func TestActs_areAllOfTheTable(t *testing.T) {
 	t.Parallel()
-	played := map[outbox.Action]bool{}
+	played := map[operator.Action]bool{}
 	for _, c := range scenarios {
 		played[c.act.action] = true
 	}
-	for _, action := range outbox.AuditedActions() {
+	for _, action := range operator.AuditedActions() {
 		must.Hold(t, played[action] != (playedElsewhere[action] != ""), "%s needs a scenario, or else a reason to have none", action)
 	}
 }

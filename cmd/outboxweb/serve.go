@@ -21,11 +21,13 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/intake"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/sample"
@@ -63,8 +65,8 @@ type serveCmd struct {
 	authFlags
 	redactFlags
 
-	scope      outbox.Scope            // of Campaigns
-	fileTokens map[string]outbox.Token // of TokensFile, by hash
+	scope      campaign.Scope            // of Campaigns
+	fileTokens map[string]operator.Token // of TokensFile, by hash
 }
 
 // Run serves until ctx ends, then finishes the work in progress.
@@ -78,8 +80,8 @@ func (c *serveCmd) Run(ctx context.Context, a *app) (err error) {
 	if len(c.Campaigns) == 0 && a.sources["campaigns"] != fromDefault {
 		return usagef("--campaigns: no pattern is given; leave it out to serve every campaign")
 	}
-	if outbox.Mode(a.Mode) == outbox.ModeShadow && !c.scope.Every() {
-		return usagef("--campaigns cannot be used in mode %s, which applies no events of any campaign", outbox.ModeShadow)
+	if campaign.Mode(a.Mode) == campaign.ModeShadow && !c.scope.Every() {
+		return usagef("--campaigns cannot be used in mode %s, which applies no events of any campaign", campaign.ModeShadow)
 	}
 	subs, err := a.subscriptions()
 	if err != nil {
@@ -202,7 +204,7 @@ func (c *serveCmd) check() error {
 		return usagef("--event-source: %q is not a URI, such as https://ops.example/outboxweb", c.EventSource)
 	}
 	var err error
-	if c.scope, err = outbox.ParseScope(c.Campaigns); err != nil {
+	if c.scope, err = campaign.ParseScope(c.Campaigns); err != nil {
 		return usagef("--campaigns: %v", err)
 	}
 	if c.TokensFile != "" {
@@ -335,11 +337,11 @@ const sampleBatch = 500
 // fillWithSample appends the sample to an empty journal and leaves any other journal alone.
 func (s *server) fillWithSample(ctx context.Context) error {
 	e := s.process.Engine
-	some, err := e.Campaigns(ctx, outbox.CampaignFilter{Limit: 1})
+	some, err := e.Campaigns(ctx, campaign.CampaignFilter{Limit: 1})
 	if err != nil || len(some.Items) > 0 {
 		return err
 	}
-	var events []outbox.Event
+	var events []event.Event
 	campaigns := map[string]bool{}
 	for e := range sample.Events(sample.Config{Campaigns: 40, Events: 4000, Poison: 3, Seed: 1, End: time.Now().UTC()}) {
 		events = append(events, e)

@@ -22,11 +22,13 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/size"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // patience is how long a test waits for a condition before it fails.
@@ -87,9 +89,9 @@ func (s *served) stop() {
 	must.Hold(s.t, err == nil, "after SIGTERM: %v; stderr: %s", err, s.stderr.String())
 }
 
-func (s *served) summary() outbox.Summary {
+func (s *served) summary() campaign.Summary {
 	_, body := s.ask("/api/v1/summary")
-	var summary outbox.Summary
+	var summary campaign.Summary
 	must.OK(s.t, json.Unmarshal([]byte(body), &summary))
 	return summary
 }
@@ -229,7 +231,7 @@ func TestServe_logsFromTheLevelOn(t *testing.T) {
 func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 	d := newDesk(t)
 	d.has("c", "{}")
-	sub := must.Get(destination.Custom(destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "p"}, Match: outbox.Match{EventTypes: []string{"*"}}},
+	sub := must.Get(destination.Custom(destination.Subscription{SubscriptionName: operator.SubscriptionName{Topic: "all", Publisher: "p"}, Match: subscription.Match{EventTypes: []string{"*"}}},
 		destination.Functions{Deliver: func(context.Context, []*destination.Event) (int, error) { return 0, errors.New("no quota") }}, destination.Settings{})).Or(t)
 	unread, stuck := io.Pipe()
 	p := engine.New(engine.Config{Engine: d.st, Set: d.set, Metrics: engine.NewMetrics(d.st, "v", ""), Logger: slog.New(slog.NewTextHandler(stuck, nil)), Version: "v", Subscriptions: []destination.Subscription{sub}, Alerts: alerts.New(d.st.Store, alerts.Options{})})

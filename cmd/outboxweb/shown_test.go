@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // shownCommand is a command line of the program on a page, to be copied.
@@ -51,7 +51,7 @@ func readCommand(t *testing.T, page, line string) string {
 	for _, err := range []error{checkValues(parsed), checkLimits(parsed)} {
 		must.Hold(t, err == nil, "%s shows %s: %v", page, line, err)
 	}
-	if checks && name != outbox.ActionRehearse.Command() {
+	if checks && name != operator.ActionRehearse.Command() {
 		err := c.check()
 		must.Hold(t, err == nil, "%s shows %s: %v", page, line, err)
 	}
@@ -63,7 +63,7 @@ func readCommand(t *testing.T, page, line string) string {
 func TestPages_showCommandsThatTheProgramTakes(t *testing.T) {
 	t.Parallel()
 	s := newTheatre(t, "sqlite").scene(t)
-	all(many, refusing(outbox.EventError), rejected, done(current, verify))(s)
+	all(many, refusing(operator.EventError), rejected, done(current, verify))(s)
 	shown := map[string]bool{}
 	for _, page := range []string{
 		"/campaigns/c-1", "/campaigns/c-1/events/2", "/campaigns/c-1/events/2?tab=details", "/campaigns/c-3/events/2", "/campaigns/c-1/read-model?seq=1&table=seats", "/rows/c-1/2/dry-run?next=3",
@@ -71,7 +71,7 @@ func TestPages_showCommandsThatTheProgramTakes(t *testing.T) {
 		"/runs/1", "/runs/new?kind=rebuild&all_campaigns=true", "/runs/new?kind=verify&campaign_ids=c-2&projections=seats&until_seq=1&rate=50",
 		"/publishers/sales/partner", "/publishers/sales/partner/seek?to=head", "/publishers/sales/partner/seek?to=position&position=1", "/publishers/sales/partner/seek?to=time&time=2026-01-01",
 	} {
-		said := s.send(s.http, http.MethodGet, page, "", outbox.RoleAdmin, http.Header{})
+		said := s.send(s.http, http.MethodGet, page, "", operator.RoleAdmin, http.Header{})
 		names := readsCommands(t, page, said.text)
 		must.Hold(t, said.status == http.StatusOK && len(names) > 0, "%s is answered with %d, and shows no command: %s", page, said.status, said.text)
 		for _, name := range names {

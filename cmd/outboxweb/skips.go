@@ -4,8 +4,10 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // eventArg names an event.
@@ -22,7 +24,7 @@ func (e *eventArg) check() (err error) {
 
 type skipCmd struct {
 	eventArg
-	outbox.SkipRequest
+	campaign.SkipRequest
 	jsonFlag
 }
 
@@ -43,9 +45,9 @@ func checkSkip(reason string) error {
 
 // Run skips the event.
 func (c *skipCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	return a.confirming(c.Reason, c.Confirm, func(o outbox.Command) error {
+	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
 		row, err := st.SkipEvent(ctx, o, c.Campaign, c.seq)
-		return c.answer(a, err, row, "skipped campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, outbox.Count(row.BlockedBehind, "row waits", "rows wait"))
+		return c.answer(a, err, row, "skipped campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, event.Count(row.BlockedBehind, "row waits", "rows wait"))
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // certificateLook is the minimum interval between checks of a certificate's files, which happen at
@@ -45,11 +45,11 @@ func readCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 func (c *certificate) read() (*tls.Certificate, error) {
 	cert, err := os.ReadFile(c.cert)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-cert: cannot read %s: %w", c.cert, outbox.Cause(err))
+		return nil, fmt.Errorf("--tls-cert: cannot read %s: %w", c.cert, event.Cause(err))
 	}
 	key, err := os.ReadFile(c.key)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-key: cannot read %s: %w", c.key, outbox.Cause(err))
+		return nil, fmt.Errorf("--tls-key: cannot read %s: %w", c.key, event.Cause(err))
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/tokens"
 	"github.com/outboxweb/outboxweb/web/templates/system"
 )
@@ -31,7 +32,7 @@ type tokenCreateCmd struct {
 }
 
 func (c *tokenCreateCmd) check() error {
-	if _, err := outbox.ParseRole(c.Role); err != nil {
+	if _, err := operator.ParseRole(c.Role); err != nil {
 		return asUsage("--role", err)
 	}
 	return nil
@@ -40,8 +41,8 @@ func (c *tokenCreateCmd) check() error {
 // Run makes the token.
 func (c *tokenCreateCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	text, hash := auth.NewToken()
-	made, err := st.Tokens.CreateToken(ctx, command(c.Reason), hash, outbox.Role(c.Role), c.Note, time.Now().Add(time.Duration(c.Expires)))
-	if refusal, ok := err.(*outbox.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
+	made, err := st.Tokens.CreateToken(ctx, command(c.Reason), hash, operator.Role(c.Role), c.Note, time.Now().Add(time.Duration(c.Expires)))
+	if refusal, ok := err.(*event.Refusal); ok && (refusal.Field == "note" || refusal.Field == "expires") {
 		return asUsage("--"+refusal.Field, err)
 	}
 	if err != nil {
@@ -50,7 +51,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app, st *engine.Engine) err
 	fmt.Fprintf(a.err, "token %d (%s) is valid until %s; it is shown only once\n", made.ID, made.Role, made.ExpiresAt.Format(time.DateOnly))
 	return jsonFlag{c.JSON}.print(a, struct {
 		Text string `json:"token"`
-		outbox.Token
+		operator.Token
 	}{text, made}, "%s", text)
 }
 

@@ -12,9 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -89,7 +93,7 @@ func aside(state string) func(*scene) {
 }
 
 // in has a worker and a server in another mode from now on.
-func in(mode outbox.Mode) func(*scene) {
+func in(mode campaign.Mode) func(*scene) {
 	return func(s *scene) {
 		s.sql(fmt.Sprintf(`update instances set mode = '%s'`, mode))
 		s.mode = mode
@@ -167,10 +171,10 @@ var states = []planted{
 		s.readModel(`update projection_versions set built_version = '0ther' where projection = 'seats'`)
 	}, level: finding.Warn, says: `another version|other versions|built by`, page: "/projections/seats"},
 	{name: "table dropped", plant: func(s *scene) {
-		s.ReadModel().SetFault(outbox.FaultTable, "A table of a read model was missing: seats. Rebuild its projection.")
+		s.ReadModel().SetFault(database.FaultTable, "A table of a read model was missing: seats. Rebuild its projection.")
 	}, level: finding.Bad, says: `table of a read model was missing`, alerts: "database", page: "/", unlike: "report"},
 	{name: "full disk", plant: func(s *scene) {
-		s.Journal().SetFault(outbox.FaultFull, "The disk of the journal database is full.")
+		s.Journal().SetFault(database.FaultFull, "The disk of the journal database is full.")
 	}, level: finding.Bad, says: `disk of the journal database is full`, alerts: "database", page: "/", unlike: "report"},
 	{name: "other journal", plant: inJournal(`update campaigns set high_water_seq = 0, applied_seq = 0, diverged = 'event 4 is not in the journal'`), level: finding.Bad,
 		says: `journal is empty|another journal|contradict`, never: unblocked, alerts: "drift", page: "/campaigns/c-1", alone: true},
@@ -178,12 +182,12 @@ var states = []planted{
 		s.readModel(`update projection_watermarks set applied_hash = 'another'`)
 		s.sql(`update campaigns set high_water_seq = 0, applied_seq = 0`)
 	}, level: finding.Bad, says: `projections have events`, never: unblocked, alerts: "drift", page: "/", alone: true},
-	{name: "shadow mode", plant: in(outbox.ModeShadow), level: finding.Warn, says: `shadow_only`, never: `(?i)nothing is paused|everything is applied`, page: "/instances"},
+	{name: "shadow mode", plant: in(campaign.ModeShadow), level: finding.Warn, says: `shadow_only`, never: `(?i)nothing is paused|everything is applied`, page: "/instances"},
 	{name: "worker in shadow mode", plant: func(s *scene) {
-		must.Get(s.Append(s.t.Context(), store.Append{Events: []outbox.Event{{CampaignID: "c-wait", EventType: "taken", Payload: []byte(`{}`)}}})).Or(s.t)
+		must.Get(s.Append(s.t.Context(), store.Append{Events: []event.Event{{CampaignID: "c-wait", EventType: "taken", Payload: []byte(`{}`)}}})).Or(s.t)
 		s.sql(`update instances set mode = 'shadow_only'`)
 	}, level: finding.Warn, says: `shadow_only|rehears`, never: `(?i)nothing is paused|free worker`, page: "/campaigns/c-wait"},
-	{name: "inline mode", plant: in(outbox.ModeInline), level: finding.OK, says: ``, never: `(?i)nothing is paused`, page: "/campaigns"},
+	{name: "inline mode", plant: in(campaign.ModeInline), level: finding.OK, says: ``, never: `(?i)nothing is paused`, page: "/campaigns"},
 	{name: "run in the way", plant: inTheWay, level: finding.Busy, says: `waits for run \d+ to end`, page: "/campaigns/c-aside"},
 	{name: "row lost behind a failed one", plant: lostRows(`seq = 3`, `pending = 0`), level: finding.Warn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-gap"},
 	{name: "rows lost", plant: lostRows(`true`, `pending = 0, failed = 0, head_seq = null, head_status = null, due_at = null`), level: finding.Busy, says: `not yet applied|neither been applied`, never: unblocked, alerts: "no_progress", page: "/campaigns/c-gap", alone: true},
@@ -210,7 +214,7 @@ func pieces(text string) []string {
 func (s *scene) surfaces(page string) map[string]string {
 	s.Changed()
 	get := func(target string) string {
-		return s.send(s.http, http.MethodGet, target, "", outbox.RoleAdmin, http.Header{}).text
+		return s.send(s.http, http.MethodGet, target, "", operator.RoleAdmin, http.Header{}).text
 	}
 	out, errs, _ := here(s.t.Context(), append([]string{"report"}, s.flags...)...)
 	return map[string]string{"overview": get("/"), "report": out + errs, "summary": get("/api/v1/summary"), "ready": get("/readyz?verbose"), "page": get(page), "metrics": get("/metrics"), "alerts": s.firing()}
@@ -220,8 +224,8 @@ func (s *scene) surfaces(page string) map[string]string {
 func (s *scene) firing() string {
 	var names []string
 	facts := must.Get(s.Facts.Read(s.t.Context())).Or(s.t)
-	for _, rule := range outbox.AlertRules() {
-		if slices.ContainsFunc(rule.Causes(facts), func(c outbox.AlertCause) bool { return !c.Lingers }) {
+	for _, rule := range alerts.AlertRules() {
+		if slices.ContainsFunc(rule.Causes(facts), func(c alerts.AlertCause) bool { return !c.Lingers }) {
 			names = append(names, rule.Name)
 		}
 	}

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // verifyCmd compares live rows with a replay of the journal; it is suitable for cron.
 type verifyCmd struct {
-	outbox.RunRequest
+	replay.RunRequest
 	actionFlags
 }
 
@@ -24,7 +26,7 @@ func (c *verifyCmd) check() error { return checkScope(c.RunRequest) }
 // Run verifies and prints what drifted. Drift is exit code 1.
 func (c *verifyCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine) error {
 	c.All = len(c.Campaigns) == 0
-	c.Kind = outbox.RunVerify
+	c.Kind = replay.RunVerify
 	if err := refuseOthers(ctx, st, set, c.Projections...); err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app, set *projection.Set, st *en
 
 // printVerified prints the outcome of a verify, and the missing projections that it says nothing of. Its error is
 // what the verify amounts to.
-func (a *app) printVerified(ctx context.Context, st *engine.Engine, set *projection.Set, run outbox.Run, missing []string, as jsonFlag) error {
+func (a *app) printVerified(ctx context.Context, st *engine.Engine, set *projection.Set, run replay.Run, missing []string, as jsonFlag) error {
 	d, err := readRun(ctx, st, run)
 	if err != nil {
 		return err
@@ -71,8 +73,8 @@ func (a *app) printVerified(ctx context.Context, st *engine.Engine, set *project
 }
 
 // overScope is a command on the campaigns and projections of a run, or on all campaigns if it names none.
-func overScope(command string, o outbox.RunRequest) string {
-	return request.CommandLine(command, outbox.RunRequest{Campaigns: o.Campaigns, All: len(o.Campaigns) == 0, Projections: o.Projections})
+func overScope(command string, o replay.RunRequest) string {
+	return request.CommandLine(command, replay.RunRequest{Campaigns: o.Campaigns, All: len(o.Campaigns) == 0, Projections: o.Projections})
 }
 
 // vouchedFor returns an error when the journal lacks events that the projections have applied:
@@ -94,16 +96,16 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, set *projecti
 	}
 	p, run := shownNow(), d.Run
 	p.Loaded = loaded
-	fmt.Fprintf(a.out, "%s (%s in %s)\n", jobs.RunSentence(p, run), outbox.Count(run.Events.Done, "event", "events"), outbox.Count(run.Campaigns.Done, "campaign", "campaigns"))
+	fmt.Fprintf(a.out, "%s (%s in %s)\n", jobs.RunSentence(p, run), event.Count(run.Events.Done, "event", "events"), event.Count(run.Campaigns.Done, "campaign", "campaigns"))
 	switch {
-	case run.Status != outbox.RunCompleted:
+	case run.Status != replay.RunCompleted:
 		fmt.Fprintf(a.out, "run %d: %s\n", run.ID, run.Error)
-	case run.Verdict == outbox.VerdictDrift && !run.OfLoaded():
-	case run.Verdict == outbox.VerdictDrift:
+	case run.Verdict == campaign.VerdictDrift && !run.OfLoaded():
+	case run.Verdict == campaign.VerdictDrift:
 		a.printVersions(d)
 		for _, p := range loaded {
 			if text := p.Sentence(p.Name, p.Version); text != "" && slices.Contains(run.Projections, p.Name) {
-				fmt.Fprintln(a.out, text, outbox.BuiltAdvice)
+				fmt.Fprintln(a.out, text, campaign.BuiltAdvice)
 			}
 		}
 		fix, err := rebuildOf(ctx, st, run)
@@ -128,7 +130,7 @@ func (a *app) printVerdict(ctx context.Context, st *engine.Engine, set *projecti
 const driftedNamed = 50
 
 // rebuildOf says how to rebuild what a verify found to differ, and no more.
-func rebuildOf(ctx context.Context, st *engine.Engine, run outbox.Run) (string, error) {
+func rebuildOf(ctx context.Context, st *engine.Engine, run replay.Run) (string, error) {
 	o, err := st.Runs.RebuildOf(ctx, run.ID)
 	if len(o.Campaigns) > driftedNamed {
 		return fmt.Sprintf("rebuild them on the page /runs/%d, or by name: outboxweb campaigns list --state drifted --json", run.ID), err
@@ -139,7 +141,7 @@ func rebuildOf(ctx context.Context, st *engine.Engine, run outbox.Run) (string, 
 // printVersions prints which versions built the rows that differ, and which they were compared with.
 func (a *app) printVersions(d runDetail) {
 	for _, name := range d.Projections {
-		if text := outbox.VersionsOf(d.Results, name); text != "" {
+		if text := replay.VersionsOf(d.Results, name); text != "" {
 			fmt.Fprintf(a.out, "projection %s: %s\n", name, text)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"unicode"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
@@ -41,7 +42,7 @@ const obeyed = "\x1b[31mred\a\u009b2J\u202egnp.exe\u2066\u061c"
 func TestRun_printsNothingThatATerminalObeys(t *testing.T) {
 	d := withPublisher(t)
 	must.Get(d.st.PauseCampaign(t.Context(), command("why\x1b[2J "+obeyed), "c-1")).Or(t)
-	d.ended(outbox.RunVerify, outbox.RunFailed, "boom "+obeyed, outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: obeyed})
+	d.ended(replay.RunVerify, replay.RunFailed, "boom "+obeyed, replay.RunResult{CampaignID: "c-1", Outcome: replay.OutcomeFailed, Error: obeyed})
 	journal := dbtest.Open(t, d.pair.Journal)
 	must.Get(journal.Exec("drop trigger events_refuse_update")).Or(t)
 	for _, table := range []string{"events", "projection_apply_outbox", "campaigns", "run_results"} {
@@ -86,7 +87,7 @@ func TestLineReader_skipsALineOverTheLimitWithoutKeepingIt(t *testing.T) {
 	for _, want := range []struct {
 		text string
 		err  error
-	}{{"first", nil}, {"", outbox.ErrTooLarge}, {"last", nil}, {"", io.EOF}} {
+	}{{"first", nil}, {"", event.ErrTooLarge}, {"last", nil}, {"", io.EOF}} {
 		text, err := l.next()
 		must.Hold(t, errors.Is(err, want.err) && (err != nil || string(text) == want.text), "line %d: %q, %v, want %+v", l.line, text, err, want)
 		must.Hold(t, cap(l.buf) <= 1<<10 && (want.text != "last" || l.line == 3), "line %d: %q with a buffer of %d", l.line, text, cap(l.buf))

@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // Room has a number of places. Who finds too few free waits for a while, less than the database's
-// timeout, and is then refused with outbox.ErrBusy. It is safe for concurrent use.
+// timeout, and is then refused with event.ErrBusy. It is safe for concurrent use.
 type Room struct {
 	places  *semaphore.Weighted
 	Wait    time.Duration // 0 refuses at once
@@ -49,7 +50,7 @@ func (m *Room) EnterWithin(ctx context.Context, n int64, wait time.Duration) (le
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		if m.waiting.Add(1) > m.Queue || m.places.Acquire(ctx, n) != nil {
-			return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: m.full}
+			return nil, &event.Refusal{Err: event.ErrBusy, Detail: m.full}
 		}
 	}
 	return func() { m.places.Release(n) }, nil
@@ -106,11 +107,11 @@ type Limiter struct {
 
 // Caller is an identity as a key.
 type Caller struct {
-	auth outbox.Auth
+	auth operator.Auth
 	name string
 }
 
-func CallerOf(who outbox.Identity) Caller { return Caller{who.Auth, who.Name} }
+func CallerOf(who operator.Identity) Caller { return Caller{who.Auth, who.Name} }
 
 // NewLimiter returns a limiter of so many actions per second, with bursts of twice as many.
 func NewLimiter(perSecond float64) *Limiter {
@@ -118,7 +119,7 @@ func NewLimiter(perSecond float64) *Limiter {
 }
 
 // Allow counts an action of an identity. If it is over the limit, wait is the time to wait.
-func (p *Limiter) Allow(who outbox.Identity, now time.Time) (wait time.Duration) {
+func (p *Limiter) Allow(who operator.Identity, now time.Time) (wait time.Duration) {
 	if p.limit == 0 {
 		return 0
 	}

@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
@@ -19,7 +20,7 @@ func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
 		refusedAfter := func(ctx context.Context, wait time.Duration) {
 			began := time.Now()
 			_, err := m.Enter(ctx, 1)
-			must.Hold(t, errors.Is(err, outbox.ErrBusy) && err.Error() == "full" && time.Since(began) == wait, "%v after %s, want after %s", err, time.Since(began), wait)
+			must.Hold(t, errors.Is(err, event.ErrBusy) && err.Error() == "full" && time.Since(began) == wait, "%v after %s, want after %s", err, time.Since(began), wait)
 		}
 		leave := must.Get(m.Enter(t.Context(), 2)).Or(t)
 		refusedAfter(t.Context(), RoomWait)
@@ -45,14 +46,14 @@ func TestRoom_letsFewWaitAndNotForLong(t *testing.T) {
 func TestPace_isPerIdentityAndForgetsWhoIsIdle(t *testing.T) {
 	t.Parallel()
 	p, now := NewLimiter(1), time.Now()
-	who := func(name string) outbox.Identity { return outbox.Identity{Name: name, Auth: outbox.AuthJWT} }
-	exhaust := func(i outbox.Identity) (taken int) {
+	who := func(name string) operator.Identity { return operator.Identity{Name: name, Auth: operator.AuthJWT} }
+	exhaust := func(i operator.Identity) (taken int) {
 		for p.Allow(i, now) == 0 {
 			taken++
 		}
 		return taken
 	}
-	token := outbox.Identity{Name: "ana", Auth: outbox.AuthToken}
+	token := operator.Identity{Name: "ana", Auth: operator.AuthToken}
 	a, b, c := exhaust(who("ana")), exhaust(who("bo")), exhaust(token)
 	must.Hold(t, a == 2 && b == 2 && c == 2, "bursts of %d, %d and %d", a, b, c)
 	wait := p.Allow(who("ana"), now)

@@ -6,7 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -18,18 +19,18 @@ type muteCommand struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Mute silences a rule, or all rules if the name is all, for a span of outbox.AlertMuteSpans. A mute
+// Mute silences a rule, or all rules if the name is all, for a span of AlertMuteSpans. A mute
 // replaces the one before.
-func (a *Alerts) Mute(ctx context.Context, o outbox.Command, rule, span string) (outbox.AlertMute, error) {
+func (a *Alerts) Mute(ctx context.Context, o operator.Command, rule, span string) (AlertMute, error) {
 	asked := muteCommand{Rule: rule, For: span}
-	c := &store.Change{Command: o, Action: outbox.ActionAlertMute, Target: outbox.AlertTarget(rule), Before: asked, Asked: asked}
-	return store.Perform(ctx, a.core, c, func(t *store.Tx, now int64) (outbox.AlertMute, error) {
-		m := outbox.AlertMute{Rule: rule, By: o.By.Name, At: sqldb.At(now), Reason: o.Reason}
+	c := &store.Change{Command: o, Action: operator.ActionAlertMute, Target: operator.AlertTarget(rule), Before: asked, Asked: asked}
+	return store.Perform(ctx, a.core, c, func(t *store.Tx, now int64) (AlertMute, error) {
+		m := AlertMute{Rule: rule, By: o.By.Name, At: sqldb.At(now), Reason: o.Reason}
 		var err error
 		if m.Rule, err = a.muted(rule); err != nil {
 			return m, err
 		}
-		if m.Until, err = outbox.MuteEnd(span, m.At); err != nil {
+		if m.Until, err = MuteEnd(span, m.At); err != nil {
 			return m, err
 		}
 		if err := a.core.RequireReason(o, 0); err != nil {
@@ -46,18 +47,18 @@ set until = excluded.until, muted_at = excluded.muted_at, muted_by = excluded.mu
 	})
 }
 
-// Unmute ends a mute. It returns outbox.ErrConflict if there is none.
-func (a *Alerts) Unmute(ctx context.Context, o outbox.Command, rule string) (outbox.AlertMute, error) {
+// Unmute ends a mute. It returns event.ErrConflict if there is none.
+func (a *Alerts) Unmute(ctx context.Context, o operator.Command, rule string) (AlertMute, error) {
 	asked := muteCommand{Rule: rule}
-	c := &store.Change{Command: o, Action: outbox.ActionAlertUnmute, Target: outbox.AlertTarget(rule), Before: asked, Asked: asked}
-	return store.Perform(ctx, a.core, c, func(t *store.Tx, now int64) (outbox.AlertMute, error) {
+	c := &store.Change{Command: o, Action: operator.ActionAlertUnmute, Target: operator.AlertTarget(rule), Before: asked, Asked: asked}
+	return store.Perform(ctx, a.core, c, func(t *store.Tx, now int64) (AlertMute, error) {
 		name := rule
-		if rule == outbox.AllAlerts {
+		if rule == AllAlerts {
 			name = ""
 		}
 		mutes, err := readMutes(t, now)
 		if err != nil {
-			return outbox.AlertMute{}, err
+			return AlertMute{}, err
 		}
 		for _, m := range mutes {
 			if m.Rule != name {
@@ -70,43 +71,43 @@ func (a *Alerts) Unmute(ctx context.Context, o outbox.Command, rule string) (out
 			c.After = muteCommand{Rule: rule, Until: m.Until}
 			return m, err
 		}
-		return outbox.AlertMute{}, outbox.Conflict("%s not muted", map[bool]string{true: "the alerts as a whole are", false: "rule " + rule + " is"}[name == ""])
+		return AlertMute{}, event.Conflict("%s not muted", map[bool]string{true: "the alerts as a whole are", false: "rule " + rule + " is"}[name == ""])
 	})
 }
 
 func (a *Alerts) muted(rule string) (string, error) {
-	if rule == outbox.AllAlerts {
+	if rule == AllAlerts {
 		return "", nil
 	}
 	if !a.hasRule(rule) {
-		return "", outbox.NotFound("there is no alert rule %q in this process's configuration", rule)
+		return "", event.NotFound("there is no alert rule %q in this process's configuration", rule)
 	}
 	return rule, nil
 }
 
 // Test sends a test message to a receiver, and records it. An error of the receiver is part of the
 // result. A command whose idempotency key was used before sends nothing.
-func (a *Alerts) Test(ctx context.Context, o outbox.Command, receiver string) (outbox.AlertTestResult, error) {
-	asked := outbox.AlertTestResult{Receiver: receiver}
-	c := &store.Change{Command: o, Action: outbox.ActionAlertTest, Target: outbox.AlertReceiverTarget(receiver), Before: asked, Asked: asked}
+func (a *Alerts) Test(ctx context.Context, o operator.Command, receiver string) (AlertTestResult, error) {
+	asked := AlertTestResult{Receiver: receiver}
+	c := &store.Change{Command: o, Action: operator.ActionAlertTest, Target: operator.AlertReceiverTarget(receiver), Before: asked, Asked: asked}
 	r, known := a.receiver(receiver)
 	if !known {
-		return asked, a.core.Refused(ctx, c, outbox.NotFound("there is no receiver %q in this process's configuration", receiver))
+		return asked, a.core.Refused(ctx, c, event.NotFound("there is no receiver %q in this process's configuration", receiver))
 	}
-	m := outbox.TestAlert("test-"+uuid.NewString(), o.By.Name, a.link)
+	m := TestAlert("test-"+uuid.NewString(), o.By.Name, a.link)
 	var failure error
-	send := func(ctx context.Context) (outbox.AlertTestResult, error) {
+	send := func(ctx context.Context) (AlertTestResult, error) {
 		began := time.Now()
 		failure = r.Send(ctx, m, a.Version, sqldb.At(a.core.Now()))
-		result := outbox.AlertTestResult{Receiver: receiver, OK: failure == nil, Seconds: time.Since(began).Seconds()}
+		result := AlertTestResult{Receiver: receiver, OK: failure == nil, Seconds: time.Since(began).Seconds()}
 		if failure != nil {
 			result.Error = a.Hide(failure.Error())
 		}
 		return result, nil
 	}
-	return store.PerformOutside(ctx, a.core, c, func(*store.Tx) error { return nil }, send, func(t *store.Tx, result outbox.AlertTestResult, now int64) error {
+	return store.PerformOutside(ctx, a.core, c, func(*store.Tx) error { return nil }, send, func(t *store.Tx, result AlertTestResult, now int64) error {
 		at := sqldb.At(now)
-		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: at, Status: "failed", LastError: result.Error}
+		d := AlertDelivery{Receiver: receiver, Message: m, CreatedAt: at, Status: "failed", LastError: result.Error}
 		if result.OK {
 			d.Status, d.SentAt = "sent", &at
 		}

@@ -1,4 +1,4 @@
-// Package alerts tells people of trouble. Rules in internal/outbox decide what is wrong; a Worker
+// Package alerts tells people of trouble. Its rules decide what is wrong; a Worker
 // evaluates them in one process at a time, and sends messages to the receivers of the configuration
 // file: webhooks, chats, ntfy and e-mail.
 //
@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -74,7 +73,7 @@ func (a *Alerts) link(page, anchor string) string {
 
 // stored is the state of a cause as the database has it.
 type stored struct {
-	outbox.Alert
+	Alert
 	Held      int64 `json:"held"` // microseconds
 	SentCount int64 `json:"sent_count"`
 }
@@ -83,8 +82,8 @@ type stored struct {
 // instances.
 const maxStates = 1000
 
-func readStates(t *store.Tx) ([]outbox.Alert, error) {
-	return sqldb.All(t, func(row sqldb.Row) (outbox.Alert, error) {
+func readStates(t *store.Tx) ([]Alert, error) {
+	return sqldb.All(t, func(row sqldb.Row) (Alert, error) {
 		var s stored
 		text, err := sqldb.Column[string](row)
 		if err != nil {
@@ -98,7 +97,7 @@ func readStates(t *store.Tx) ([]outbox.Alert, error) {
 	}, `select state from alert_states order by rule, cause limit $1`, maxStates)
 }
 
-func saveState(t *store.Tx, a outbox.Alert) error {
+func saveState(t *store.Tx, a Alert) error {
 	text, err := json.Marshal(stored{Alert: a, Held: a.Held.Microseconds(), SentCount: a.SentCount})
 	if err != nil {
 		return err
@@ -111,8 +110,8 @@ set state = excluded.state`, a.Rule, a.Cause.Key, sqldb.Storable(string(text)))
 	return err
 }
 
-func readMutes(t *store.Tx, now int64) ([]outbox.AlertMute, error) {
-	return sqldb.All(t, func(row sqldb.Row) (m outbox.AlertMute, err error) {
+func readMutes(t *store.Tx, now int64) ([]AlertMute, error) {
+	return sqldb.All(t, func(row sqldb.Row) (m AlertMute, err error) {
 		err = row.Scan(&m.Rule, sqldb.ScanTime(&m.Until), sqldb.ScanTime(&m.At), &m.By, &m.Reason)
 		return m, err
 	}, `select rule, until, muted_at, muted_by, reason from alert_mutes where until > $1 order by rule`, now)
@@ -123,7 +122,7 @@ const messagesShown = 50
 
 const messageColumns = `id, receiver, body, created_at, status, sent_at, last_error`
 
-func scanMessage(row sqldb.Row) (d outbox.AlertDelivery, err error) {
+func scanMessage(row sqldb.Row) (d AlertDelivery, err error) {
 	var body string
 	err = row.Scan(&d.Number, &d.Receiver, &body, sqldb.ScanTime(&d.CreatedAt), &d.Status, sqldb.ScanTimeOrNil(&d.SentAt), &d.LastError)
 	if err != nil {
@@ -134,9 +133,9 @@ func scanMessage(row sqldb.Row) (d outbox.AlertDelivery, err error) {
 
 // View returns the state of the rules and receivers of this process's configuration, and the last
 // messages.
-func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
+func (a *Alerts) View(ctx context.Context) (AlertsView, error) {
 	now := a.core.Now()
-	v := outbox.AlertsView{Configured: a.Configured(), Linked: a.Link != nil, Rules: []outbox.AlertRuleState{}, Receivers: []outbox.AlertReceiver{}}
+	v := AlertsView{Configured: a.Configured(), Linked: a.Link != nil, Rules: []AlertRuleState{}, Receivers: []AlertReceiver{}}
 	err := a.core.Journal().Read(ctx, func(t *store.Tx) error {
 		var evaluated, expires int64
 		_, err := t.One([]any{&evaluated, &v.Evaluator, &expires}, `select evaluated_at, lease_owner, lease_expires_at from alert_evaluator`)
@@ -168,15 +167,15 @@ func (a *Alerts) View(ctx context.Context) (outbox.AlertsView, error) {
 // endedFor is how long a cause that is over is shown, and its state kept.
 const endedFor = 24 * time.Hour
 
-func (a *Alerts) ruleStates(states []outbox.Alert, mutes []outbox.AlertMute, now time.Time) []outbox.AlertRuleState {
-	all := []outbox.AlertRuleState{}
+func (a *Alerts) ruleStates(states []Alert, mutes []AlertMute, now time.Time) []AlertRuleState {
+	all := []AlertRuleState{}
 	for _, rule := range a.Rules {
-		s := outbox.AlertRuleState{AlertRule: rule, OverSeconds: rule.OverAge.Seconds(), ForSeconds: rule.For.Seconds(), Condition: rule.Condition(), Alerts: []outbox.Alert{}}
-		if until := outbox.MutedUntil(mutes, rule.Name, now); !until.IsZero() {
+		s := AlertRuleState{AlertRule: rule, OverSeconds: rule.OverAge.Seconds(), ForSeconds: rule.For.Seconds(), Condition: rule.Condition(), Alerts: []Alert{}}
+		if until := MutedUntil(mutes, rule.Name, now); !until.IsZero() {
 			s.MutedUntil = &until
 		}
 		for _, state := range states {
-			if state.Rule == rule.Name && (state.Status != outbox.AlertOK || state.SentAt != nil) {
+			if state.Rule == rule.Name && (state.Status != AlertOK || state.SentAt != nil) {
 				s.Alerts = append(s.Alerts, state)
 			}
 		}
@@ -185,9 +184,9 @@ func (a *Alerts) ruleStates(states []outbox.Alert, mutes []outbox.AlertMute, now
 	return all
 }
 
-func (a *Alerts) readReceivers(t *store.Tx, v *outbox.AlertsView) error {
+func (a *Alerts) readReceivers(t *store.Tx, v *AlertsView) error {
 	for _, r := range a.Receivers {
-		rec := outbox.AlertReceiver{Name: r.Name, Kind: r.Kind, Destination: r.Shown}
+		rec := AlertReceiver{Name: r.Name, Kind: r.Kind, Destination: r.Shown}
 		var sent, failed sql.NullInt64
 		var retry int64
 		_, err := t.One([]any{&rec.Failures, &sent, &failed, &rec.LastError, &retry},

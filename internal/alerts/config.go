@@ -9,14 +9,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Settings are the value of the configuration's key alerts. The zero value has no receivers, and
 // sends nothing.
 type Settings struct {
-	Rules     []outbox.AlertRule
+	Rules     []AlertRule
 	Receivers []Receiver
 }
 
@@ -52,13 +52,13 @@ var schemes = map[string]string{
 const schemeExamples = "https://host/path, slack+https://host/path, ntfy+https://host/topic, smtp://host:587 or smtps://host:465"
 
 // Parse parses the value of the key alerts. Variables in texts are looked up with getenv. An error
-// is an *outbox.Refusal of kind outbox.ErrInvalid with its line, whose sentence names the key and no
+// is an *event.Refusal of kind event.ErrInvalid with its line, whose sentence names the key and no
 // secret.
 func Parse(node *yaml.Node, getenv func(string) (string, bool)) (Settings, error) {
 	r := &reader{Reader: outbound.Reader{Getenv: getenv}, node: node}
 	fields := r.Fields(node, "alerts", "to", "receivers", "rules")
 	for _, e := range r.Entries(fields["receivers"].Value, "alerts.receivers") {
-		r.Check(e, outbox.CheckAlertName("receiver", e.Name))
+		r.Check(e, CheckAlertName("receiver", e.Name))
 		r.receiver(e)
 	}
 	to := r.names(fields["to"], nil)
@@ -189,17 +189,17 @@ func (r *reader) add(rec Receiver) string {
 
 // rules reads the rules, which change the standard ones or add to them.
 func (r *reader) rules(field outbound.Entry, to []string) {
-	all := outbox.AlertRules()
+	all := AlertRules()
 	for i := range all {
 		all[i].To = to
 	}
 	standard := slices.Clone(all)
 	for _, e := range r.Entries(field.Value, "alerts.rules") {
-		r.Check(e, outbox.CheckAlertName("rule", e.Name))
-		if e.Name == outbox.AllAlerts {
+		r.Check(e, CheckAlertName("rule", e.Name))
+		if e.Name == AllAlerts {
 			r.Fail(e.Key, e.Path, "all means every rule, in a mute; use another name")
 		}
-		i := slices.IndexFunc(all, func(rule outbox.AlertRule) bool { return rule.Name == e.Name })
+		i := slices.IndexFunc(all, func(rule AlertRule) bool { return rule.Name == e.Name })
 		if e.Value.ShortTag() == "!!bool" || e.Value.Value == "off" {
 			if r.Err == nil && (i < 0 || e.Value.Value != "off" && e.Value.Value != "false") {
 				r.Fail(e.Value, e.Path, "must be off, for one of the rules that apply without configuration, or a mapping")
@@ -226,27 +226,27 @@ func (r *reader) rules(field outbound.Entry, to []string) {
 	r.settings.Rules = all
 }
 
-func (r *reader) rule(e outbound.Entry, standard []outbox.AlertRule) outbox.AlertRule {
+func (r *reader) rule(e outbound.Entry, standard []AlertRule) AlertRule {
 	fields := r.Fields(e.Value, e.Path, "what", "over", "for", "to", "urgent")
 	what := e.Name
 	if fields["what"].Value != nil {
 		what = r.Text(fields["what"])
 	}
-	i := slices.IndexFunc(standard, func(rule outbox.AlertRule) bool { return string(rule.What) == what })
+	i := slices.IndexFunc(standard, func(rule AlertRule) bool { return string(rule.What) == what })
 	if i < 0 {
 		var known []string
 		for _, rule := range standard {
 			known = append(known, string(rule.What))
 		}
-		r.Fail(e.Key, e.Path, "what must be %s", outbox.OrList(known))
-		return outbox.AlertRule{}
+		r.Fail(e.Key, e.Path, "what must be %s", event.OrList(known))
+		return AlertRule{}
 	}
 	rule := standard[i]
 	rule.Name = e.Name
 	rule.To = r.names(fields["to"], rule.To)
 	if over := fields["over"]; over.Value != nil {
 		switch {
-		case rule.What == outbox.AlertOldest:
+		case rule.What == AlertOldest:
 			rule.OverAge = r.Pause(over, rule.OverAge, longestFor)
 		case rule.What.Counts():
 			rule.Over = r.Number(over, rule.Over, 0, mostOver)
@@ -276,5 +276,5 @@ func (s Settings) receiver(name string) (Receiver, bool) {
 }
 
 func (s Settings) hasRule(name string) bool {
-	return slices.ContainsFunc(s.Rules, func(r outbox.AlertRule) bool { return r.Name == name })
+	return slices.ContainsFunc(s.Rules, func(r AlertRule) bool { return r.Name == name })
 }

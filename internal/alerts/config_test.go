@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestParse_namesTheLineOfTheMistake(t *testing.T) {
@@ -43,7 +43,7 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 		{"receivers:\n  m: {url: \"https://h/x\"}", "rule dead_rows has no receiver", 1},
 	} {
 		_, err := parse(t, c.text)
-		refusal, ok := errors.AsType[*outbox.Refusal](err)
+		refusal, ok := errors.AsType[*event.Refusal](err)
 		must.Hold(t, ok && refusal.Line == c.line && strings.Contains(refusal.Detail, c.want) && !strings.Contains(fmt.Sprint(err), "s3cret"), "%q is refused with %v", c.text, err)
 	}
 }
@@ -51,7 +51,7 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 func TestParse_takesOneAddressAlone(t *testing.T) {
 	t.Parallel()
 	s, err := parse(t, `to: ["slack+https://hooks.slack.com/services/T/B/literal", "https://h/x", "https://i/y", "https://h/x"]`)
-	must.Need(t, err == nil && len(s.Rules) == len(outbox.AlertRules()) && len(s.Receivers) == 3 && strings.Join(s.Rules[0].To, " ") == "slack webhook webhook-2", "%+v, %v", s, err)
+	must.Need(t, err == nil && len(s.Rules) == len(alerts.AlertRules()) && len(s.Receivers) == 3 && strings.Join(s.Rules[0].To, " ") == "slack webhook webhook-2", "%+v, %v", s, err)
 	must.Equal(t, s.Receivers[0].Shown, "slack+https://hooks.slack.com/…", "shows")
 	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
 	must.Hold(t, err == nil && len(s.Rules) == 11 && s.Rules[2].OverAge == time.Hour && s.Rules[2].For == 0 && s.Rules[10].Name == "pager" && s.Rules[10].Over == 100 && s.Rules[10].Urgent && len(s.Rules[10].To) == 1, "%+v, %v", s.Rules, err)

@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // retry is the wait after errors of a receiver in a row.
-var retry = outbox.Retry{Base: 15 * time.Second, Max: 5 * time.Minute}
+var retry = event.Retry{Base: 15 * time.Second, Max: 5 * time.Minute}
 
 // summedUp is the maximum number of messages in a summary.
 const summedUp = 50
@@ -29,7 +29,7 @@ const apart = 3
 
 // due returns the next message of a receiver, or several to be summed up if there are many. It returns
 // none while the receiver is not to be tried.
-func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDelivery, err error) {
+func (a *Alerts) due(ctx context.Context, receiver string) (due []AlertDelivery, err error) {
 	err = a.core.Journal().Read(ctx, func(t *store.Tx) error {
 		due = nil
 		var retryAt int64
@@ -48,7 +48,7 @@ func (a *Alerts) due(ctx context.Context, receiver string) (due []outbox.AlertDe
 }
 
 // recordSent records how sending the messages went.
-func (a *Alerts) recordSent(ctx context.Context, receiver string, sent []outbox.AlertDelivery, failure error, text string) error {
+func (a *Alerts) recordSent(ctx context.Context, receiver string, sent []AlertDelivery, failure error, text string) error {
 	return a.write(ctx, func(t *store.Tx) error {
 		now := a.core.Now()
 		for _, d := range sent {

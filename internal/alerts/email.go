@@ -15,12 +15,11 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // mail sends a message over SMTP: with TLS from the start for smtps://, else with STARTTLS. A server
 // without STARTTLS is used only with allow_private, and without a password.
-func (r Receiver) mail(ctx context.Context, m outbox.AlertMessage, now time.Time) error {
+func (r Receiver) mail(ctx context.Context, m AlertMessage, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	client, err := r.dial(ctx)
@@ -121,7 +120,7 @@ func (r Receiver) deliver(client *smtp.Client, text []byte) error {
 }
 
 // letter is the message as an e-mail.
-func letter(r Receiver, m outbox.AlertMessage, now time.Time) []byte {
+func letter(r Receiver, m AlertMessage, now time.Time) []byte {
 	var b bytes.Buffer
 	_, domain, _ := strings.Cut(r.from, "@")
 	for _, h := range [][2]string{

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -175,7 +175,7 @@ func TestReceiver_sendsMailOverTLS(t *testing.T) {
 func TestReceiver_escapesTexts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m := outbox.AlertMessage{AlertNote: outbox.AlertNote{ID: "m-1", Kind: outbox.AlertStarted, Title: "<!channel> @here *x*\nX: y", Urgent: true}, AlertError: outbox.AlertError{Error: "```<https://evil.test|click>", Build: "v1"}, ConsoleURL: "https://ops.example/rows"}
+	m := alerts.AlertMessage{AlertNote: alerts.AlertNote{ID: "m-1", Kind: alerts.AlertStarted, Title: "<!channel> @here *x*\nX: y", Urgent: true}, AlertError: alerts.AlertError{Error: "```<https://evil.test|click>", Build: "v1"}, ConsoleURL: "https://ops.example/rows"}
 	settings, err := parse(t, `{to: ["slack+`+w.URL+`", "ntfy+`+w.URL+`"], rules: {}}`)
 	must.Need(t, err != nil, "a private address without allow_private")
 	settings = must.Get(parse(t, `{receivers: {a: {url: "slack+`+w.URL+`/x", allow_private: true}, b: {url: "ntfy+`+w.URL+`/x", allow_private: true}}, to: [a, b]}`)).Or(t)

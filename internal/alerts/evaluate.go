@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -19,12 +20,12 @@ type evaluation struct {
 	// lastMicros is when the last evaluation was, by any process.
 	lastMicros int64
 
-	facts  outbox.Facts
-	mutes  []outbox.AlertMute
+	facts  facts.Facts
+	mutes  []AlertMute
 	firing map[string]int // causes by rule
 }
 
-func (e *evaluation) run(facts outbox.Facts) error {
+func (e *evaluation) run(facts facts.Facts) error {
 	e.facts = facts
 	if err := e.begin(); err != nil {
 		return err
@@ -37,7 +38,7 @@ func (e *evaluation) run(facts outbox.Facts) error {
 		return err
 	}
 	for _, rule := range e.Alerts.Rules {
-		of := slices.DeleteFunc(slices.Clone(states), func(a outbox.Alert) bool { return a.Rule != rule.Name })
+		of := slices.DeleteFunc(slices.Clone(states), func(a Alert) bool { return a.Rule != rule.Name })
 		if err := e.rule(rule, of); err != nil {
 			return err
 		}
@@ -62,17 +63,17 @@ func (e *evaluation) begin() error {
 }
 
 // rule evaluates one rule: the causes it finds, and those it found before.
-func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
+func (e *evaluation) rule(rule AlertRule, states []Alert) error {
 	if rule.Blind(e.facts) {
 		return nil
 	}
 	causes := rule.Causes(e.facts)
 	for _, c := range causes {
-		a := outbox.Alert{Rule: rule.Name}
-		if i := slices.IndexFunc(states, func(s outbox.Alert) bool { return s.Cause.Key == c.Key }); i >= 0 {
+		a := Alert{Rule: rule.Name}
+		if i := slices.IndexFunc(states, func(s Alert) bool { return s.Cause.Key == c.Key }); i >= 0 {
 			a = states[i]
 		}
-		begins := a.Status == outbox.AlertOK || a.Status == ""
+		begins := a.Status == AlertOK || a.Status == ""
 		if c.Lingers && begins {
 			continue
 		}
@@ -84,7 +85,7 @@ func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
 		}
 	}
 	for _, a := range states {
-		if slices.ContainsFunc(causes, func(c outbox.AlertCause) bool { return c.Key == a.Cause.Key }) {
+		if slices.ContainsFunc(causes, func(c AlertCause) bool { return c.Key == a.Cause.Key }) {
 			continue
 		}
 		if err := e.next(rule, a, nil); err != nil {
@@ -95,18 +96,18 @@ func (e *evaluation) rule(rule outbox.AlertRule, states []outbox.Alert) error {
 }
 
 // next stores the state of a cause, and its message if there is one.
-func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *outbox.AlertCause) error {
+func (e *evaluation) next(rule AlertRule, before Alert, cause *AlertCause) error {
 	if cause != nil {
 		cause.Error = sqldb.Clip(e.Alerts.Hide(cause.Error), errorKept)
 		cause.Sentence = e.Alerts.Hide(cause.Sentence)
 	}
-	a, kind := before.Next(rule, cause, !outbox.MutedUntil(e.mutes, rule.Name, e.now).IsZero(), e.now)
-	if a.Status == outbox.AlertFiring {
+	a, kind := before.Next(rule, cause, !MutedUntil(e.mutes, rule.Name, e.now).IsZero(), e.now)
+	if a.Status == AlertFiring {
 		e.firing[rule.Name]++
 	}
-	if kind != outbox.AlertNoMessage {
+	if kind != AlertNoMessage {
 		var counted *int64
-		if kind != outbox.AlertStarted {
+		if kind != AlertStarted {
 			counted = &before.SentCount
 		}
 		m := a.Message(rule, e.facts, kind, counted, e.Alerts.link)
@@ -114,7 +115,7 @@ func (e *evaluation) next(rule outbox.AlertRule, before outbox.Alert, cause *out
 			return err
 		}
 	}
-	if before.Status == outbox.AlertOK && a.Status == outbox.AlertOK {
+	if before.Status == AlertOK && a.Status == AlertOK {
 		return nil
 	}
 	return saveState(e.tx, a)
@@ -125,17 +126,17 @@ const errorKept = 4 << 10
 
 // post stores a message for each receiver of the rule. It replaces one about the same cause that is
 // not sent yet, so that a receiver that was down gets the latest only.
-func (e *evaluation) post(rule outbox.AlertRule, m outbox.AlertMessage) error {
+func (e *evaluation) post(rule AlertRule, m AlertMessage) error {
 	m.ID = rule.Name + "-" + strconv.FormatInt(e.epoch, 36) + "-" + strconv.FormatInt(e.micros, 36)
 	if m.Cause != "" {
-		m.ID += "-" + outbox.Fingerprint(m.Cause)
+		m.ID += "-" + event.Fingerprint(m.Cause)
 	}
 	for _, receiver := range rule.To {
 		_, err := e.tx.Exec(`update alert_messages set status = 'superseded' where receiver = $1 and rule = $2 and cause = $3 and status = 'waiting'`, receiver, rule.Name, m.Cause)
 		if err != nil {
 			return err
 		}
-		d := outbox.AlertDelivery{Receiver: receiver, Message: m, CreatedAt: e.now, Status: "waiting"}
+		d := AlertDelivery{Receiver: receiver, Message: m, CreatedAt: e.now, Status: "waiting"}
 		if err := insertMessage(e.tx, d); err != nil {
 			return err
 		}
@@ -143,7 +144,7 @@ func (e *evaluation) post(rule outbox.AlertRule, m outbox.AlertMessage) error {
 	return nil
 }
 
-func insertMessage(t *store.Tx, d outbox.AlertDelivery) error {
+func insertMessage(t *store.Tx, d AlertDelivery) error {
 	body, err := json.Marshal(d.Message)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ const messagesKept = 1000
 
 // prune deletes what no one needs any more: states that ended a day ago or whose rule is gone, mutes
 // that ended, and old messages.
-func (e *evaluation) prune(states []outbox.Alert) error {
+func (e *evaluation) prune(states []Alert) error {
 	for _, a := range states {
 		over := a.EndedAt != nil && e.now.Sub(*a.EndedAt) > endedFor
 		if !over && (e.Alerts.hasRule(a.Rule) || e.now.Sub(a.SeenAt) < endedFor) {

@@ -14,8 +14,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -24,7 +25,7 @@ import (
 type world struct {
 	*httptest.Server
 	mu     sync.Mutex
-	got    []outbox.AlertMessage
+	got    []alerts.AlertMessage
 	heads  []http.Header
 	bodies []string
 	status int // of its answers; 0 means 200
@@ -40,7 +41,7 @@ func newWorld(t *testing.T) *world {
 			http.Error(rw, "down, password=hunter2hunter2", w.status)
 			return
 		}
-		var m outbox.AlertMessage
+		var m alerts.AlertMessage
 		_ = json.Unmarshal(body, &m)
 		w.got, w.heads, w.bodies = append(w.got, m), append(w.heads, r.Header), append(w.bodies, string(body))
 	}))
@@ -78,7 +79,7 @@ type fixture struct {
 	*storetest.Fixture
 	*alerts.Alerts
 	worker    *alerts.Worker
-	facts     outbox.Facts
+	facts     facts.Facts
 	meanwhile func() // what happens while they are read
 }
 
@@ -87,7 +88,7 @@ func around(f *storetest.Fixture, id, config string) *fixture {
 	x := &fixture{Fixture: f}
 	x.Alerts = alerts.New(f.Store, alerts.Options{Settings: settings, Version: "v9", Hide: redact.Builtin().Text,
 		Link: func(page, anchor string) string { return "https://ops.example/" + page + "#" + anchor }})
-	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (outbox.Facts, error) {
+	x.worker = alerts.NewWorker(alerts.WorkerConfig{Alerts: x.Alerts, ID: id, Facts: func(context.Context) (facts.Facts, error) {
 		if x.meanwhile != nil {
 			x.meanwhile()
 		}
@@ -107,8 +108,8 @@ func told(t *testing.T, rules ...string) (*world, *fixture) {
 
 // dead sets how many rows are dead, with an error that has a secret.
 func (f *fixture) dead(n int64) {
-	f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Counts: outbox.Counts{Dead: n}, Campaigns: outbox.CampaignCounts{Total: 40}},
-		Groups: outbox.ErrorGroups{Groups: []outbox.ErrorGroup{{Fingerprint: "refused", Dead: n, Heads: n, Example: "refused: password=hunter2hunter2", Tried: []outbox.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}}
+	f.facts = facts.Facts{Moved: true, Summary: campaign.Summary{Counts: campaign.Counts{Dead: n}, Campaigns: campaign.CampaignCounts{Total: 40}},
+		Groups: campaign.ErrorGroups{Groups: []campaign.ErrorGroup{{Fingerprint: "refused", Dead: n, Heads: n, Example: "refused: password=hunter2hunter2", Tried: []campaign.Tried{{Build: "v8", Projection: "campaigns", ProjectionVersion: "abc"}}}}}}
 	f.facts.Summary.Worker.Running = true
 	if n > 0 {
 		f.facts.Summary.Campaigns.Blocked = n

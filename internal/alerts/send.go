@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Send sends a message to the receiver, and returns within its timeout.
-func (r Receiver) Send(ctx context.Context, m outbox.AlertMessage, version string, now time.Time) error {
+func (r Receiver) Send(ctx context.Context, m AlertMessage, version string, now time.Time) error {
 	if r.Kind == "email" {
 		return r.mail(ctx, m, now)
 	}
@@ -42,20 +41,20 @@ func (r Receiver) Send(ctx context.Context, m outbox.AlertMessage, version strin
 }
 
 // icon begins a title where there is no other sign of the kind.
-func icon(m outbox.AlertMessage) string {
+func icon(m AlertMessage) string {
 	switch {
-	case m.Kind == outbox.AlertResolved:
+	case m.Kind == AlertResolved:
 		return "✅"
 	case m.Urgent:
 		return "🚨"
-	case m.Kind == outbox.AlertTest || m.Kind == outbox.AlertSummary:
+	case m.Kind == AlertTest || m.Kind == AlertSummary:
 		return "ℹ️"
 	}
 	return "⚠️"
 }
 
 // plainText is the message without its title.
-func plainText(m outbox.AlertMessage, now time.Time) string {
+func plainText(m AlertMessage, now time.Time) string {
 	lines := m.Lines(now)
 	if m.Error != "" {
 		lines = append(lines, "", m.Error)
@@ -66,7 +65,7 @@ func plainText(m outbox.AlertMessage, now time.Time) string {
 // slackEscape makes a text of any origin harmless in a chat: no markup, no link and no mention.
 var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "@\u200b", "`", "'", "*", "∗")
 
-func slackText(m outbox.AlertMessage, now time.Time) string {
+func slackText(m AlertMessage, now time.Time) string {
 	text := fmt.Sprintf("%s *%s*", icon(m), slackEscape.Replace(m.Title))
 	for _, line := range m.Lines(now) {
 		if !strings.HasPrefix(line, "Runbook: ") && !strings.HasPrefix(line, "Console: ") {
@@ -82,7 +81,7 @@ func slackText(m outbox.AlertMessage, now time.Time) string {
 
 // slackSection is the message as a block: the title links to the console, and each line is a field.
 // Slack shows it instead of the text, and refuses a block with more than 3,000 characters.
-func slackSection(m outbox.AlertMessage, now time.Time) map[string]any {
+func slackSection(m AlertMessage, now time.Time) map[string]any {
 	mark := func(text string) map[string]string { return map[string]string{"type": "mrkdwn", "text": text} }
 	title := sqldb.Clip(slackEscape.Replace(oneLine(m.Title)), 800)
 	if m.ConsoleURL != "" {
@@ -109,14 +108,14 @@ func slackSection(m outbox.AlertMessage, now time.Time) map[string]any {
 	return section
 }
 
-func ntfyHeaders(m outbox.AlertMessage) map[string]string {
+func ntfyHeaders(m AlertMessage) map[string]string {
 	priority, tags := "default", "warning"
 	switch {
-	case m.Kind == outbox.AlertResolved:
+	case m.Kind == AlertResolved:
 		priority, tags = "low", "white_check_mark"
 	case m.Urgent:
 		priority, tags = "urgent", "rotating_light"
-	case m.Kind == outbox.AlertTest || m.Kind == outbox.AlertSummary:
+	case m.Kind == AlertTest || m.Kind == AlertSummary:
 		tags = "information_source"
 	}
 	headers := map[string]string{"Title": mime.QEncoding.Encode("utf-8", oneLine(m.Title)), "Priority": priority, "Tags": tags}

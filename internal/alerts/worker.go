@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -27,11 +27,11 @@ const (
 // WorkerConfig configures a Worker. Alerts, Facts and ID are required.
 type WorkerConfig struct {
 	Alerts  *Alerts
-	Facts   func(context.Context) (outbox.Facts, error) // all but Moved
-	ID      string                                      // of the process, in the lease
-	Metrics *metrics.Metrics                            // nil means none
-	Logger  *slog.Logger                                // nil means none
-	Every   time.Duration                               // 0 means Every
+	Facts   func(context.Context) (facts.Facts, error) // all but Moved
+	ID      string                                     // of the process, in the lease
+	Metrics *metrics.Metrics                           // nil means none
+	Logger  *slog.Logger                               // nil means none
+	Every   time.Duration                              // 0 means Every
 }
 
 // Worker evaluates the rules and sends messages. Several processes may run one; a lease lets one of
@@ -105,7 +105,7 @@ func (w *Worker) claim(ctx context.Context) error {
 }
 
 // evaluate applies the rules to the facts, in one transaction with the messages.
-func (w *Worker) evaluate(ctx context.Context, facts outbox.Facts) error {
+func (w *Worker) evaluate(ctx context.Context, facts facts.Facts) error {
 	firing := map[string]int{}
 	err := w.Alerts.write(ctx, func(t *store.Tx) error {
 		clear(firing)
@@ -151,7 +151,7 @@ func (w *Worker) sendNext(ctx context.Context, r Receiver) (sent bool, err error
 	}
 	m := due[0].Message
 	if len(due) > 1 {
-		m = outbox.SumUp(due, w.Alerts.link)
+		m = SumUp(due, w.Alerts.link)
 	}
 	failure := r.Send(ctx, m, w.Alerts.Version, sqldb.At(w.Alerts.core.Now()))
 	if ctx.Err() != nil && failure != nil {

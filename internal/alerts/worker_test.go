@@ -17,10 +17,16 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/facts"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
@@ -83,7 +89,7 @@ func TestWorker_beginsWhenANumberIsExceeded(t *testing.T) {
 	w, f := told(t, `dead_rows: {over: 2}, blocked_campaigns: off`)
 	dead := func(n int64) {
 		f.dead(n)
-		f.facts.Groups.Groups = []outbox.ErrorGroup{{Fingerprint: "x", Dead: n, Example: "x", FirstAt: new(f.Clock.Now().Add(-3 * time.Hour))}}
+		f.facts.Groups.Groups = []campaign.ErrorGroup{{Fingerprint: "x", Dead: n, Example: "x", FirstAt: new(f.Clock.Now().Add(-3 * time.Hour))}}
 	}
 	dead(2)
 	f.pass(10 * time.Minute)
@@ -99,7 +105,7 @@ func TestWorker_sumsUpManyCausesAtOnce(t *testing.T) {
 	w, f := told(t, `publisher: {for: 0, urgent: true}`)
 	f.facts.Moved = true
 	for i := range 50 {
-		f.facts.Publishers = append(f.facts.Publishers, outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, Status: outbox.PublisherFailed, ErrorCount: 8, ErrorKind: outbox.DestinationError})
+		f.facts.Publishers = append(f.facts.Publishers, subscription.Publisher{SubscriptionName: operator.SubscriptionName{Topic: "t", Publisher: fmt.Sprint("p", i)}, Status: subscription.PublisherFailed, ErrorCount: 8, ErrorKind: operator.DestinationError})
 	}
 	f.pass(time.Minute)
 	must.Hold(t, w.kinds() == "summary" && len(w.got[0].Messages) == 50 && w.got[0].Title == "50 messages at once: 50 open, 0 resolved" && w.got[0].Urgent, "sent %q: %+v", w.kinds(), w.got)
@@ -126,33 +132,33 @@ func TestWorker_keepsTheLatestForAReceiverThatIsDown(t *testing.T) {
 // found; an error after a delivery begins anew. What to do depends on what is at fault.
 func TestWorker_tellsThatAPublisherRecoveredWhenItDelivers(t *testing.T) {
 	w, f := told(t, `publisher: {for: 0}`)
-	p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: f.Clock.Now().Add(time.Hour)}
-	state := func(status outbox.PublisherStatus, errors int, kind outbox.DeliveryErrorKind, position int64) {
-		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &outbox.EventRef{CampaignID: "password=hunter2hunter2", Seq: position}
-		f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
+	p := subscription.Publisher{SubscriptionName: operator.SubscriptionName{Topic: "orders", Publisher: "erp"}, UpdatedAt: f.Clock.Now().Add(time.Hour)}
+	state := func(status subscription.PublisherStatus, errors int, kind operator.DeliveryErrorKind, position int64) {
+		p.Status, p.ErrorCount, p.ErrorKind, p.ErrorPosition, p.ErrorEvent = status, errors, kind, position, &event.EventRef{CampaignID: "password=hunter2hunter2", Seq: position}
+		f.facts = facts.Facts{Moved: true, Publishers: []subscription.Publisher{p}}
 		f.pass(30 * time.Second)
 	}
 	began := f.Clock.Now().Add(-10 * time.Second)
 	p.LastErrorAt = &began
-	state(outbox.PublisherFailed, 8, outbox.DestinationError, 5)
+	state(subscription.PublisherFailed, 8, operator.DestinationError, 5)
 	must.Need(t, w.kinds() == "firing" && w.got[0].Since.Equal(began) && w.got[0].Todo == "Fix the destination, test it, then resume the publisher.", "at the first error: sent %+v", w.got)
 	delivered := f.Clock.Now()
 	rejected := delivered.Add(time.Second)
 	p.LastPublishedAt, p.LastErrorAt = &delivered, &rejected
 	f.Clock.Advance(15 * time.Second)
-	state(outbox.PublisherActive, 3, outbox.EventError, 7) // it delivered two events, and is stuck again
+	state(subscription.PublisherActive, 3, operator.EventError, 7) // it delivered two events, and is stuck again
 	v := must.Get(f.View(f.Ctx)).Or(t)
-	i := slices.IndexFunc(v.Rules, func(r outbox.AlertRuleState) bool { return r.Name == "publisher" })
+	i := slices.IndexFunc(v.Rules, func(r alerts.AlertRuleState) bool { return r.Name == "publisher" })
 	a := v.Rules[i].Alerts[0]
 	must.Need(t, w.kinds() == "firing" && a.Since.Equal(rejected) && strings.HasSuffix(a.Cause.Sentence, "3 errors in a row; its destination rejects event 7 of campaign password=[redacted]"), "while it is retried: sent %q, shows %+v", w.kinds(), a)
 	p.LastErrorAt = new(f.Clock.Now())
-	state(outbox.PublisherFailed, 8, outbox.EventError, 7)
-	f.Clock.Advance(outbox.AlertAgain)
+	state(subscription.PublisherFailed, 8, operator.EventError, 7)
+	f.Clock.Advance(alerts.AlertAgain)
 	f.step()
 	m := w.got[len(w.got)-1]
 	must.Hold(t, w.kinds() == "firing reminder" && m.Title == "Still: Publisher orders/erp has failed after 8 errors; its destination rejects event 7 of campaign password=[redacted]" && m.Since.Equal(rejected) &&
 		strings.HasPrefix(m.Todo, "Have the receiver fixed for this event, or skip the event.") && m.RunbookURL == "https://ops.example/docs/operating#one-event-is-rejected", "a day later: sent %q, %+v", w.kinds(), m)
-	state(outbox.PublisherActive, 0, outbox.EventError, 0)
+	state(subscription.PublisherActive, 0, operator.EventError, 0)
 	must.Hold(t, w.kinds() == "firing reminder resolved" && strings.HasSuffix(w.got[2].Title, ": publisher orders/erp delivers again"), "at the end: sent %+v", w.got)
 }
 
@@ -164,16 +170,16 @@ type moment struct {
 }
 
 // subscribed is a publisher that delivered long ago, with so many errors in a row.
-func subscribed(status outbox.PublisherStatus, errors int, more ...func(*outbox.Publisher, time.Time)) func(*fixture) {
+func subscribed(status subscription.PublisherStatus, errors int, more ...func(*subscription.Publisher, time.Time)) func(*fixture) {
 	return func(f *fixture) {
-		p := outbox.Publisher{SubscriptionName: outbox.SubscriptionName{Topic: "all", Publisher: "hook"}, LagEvents: 300, Status: status, ErrorCount: errors, LastPublishedAt: new(storetest.Began.Add(-time.Hour))}
+		p := subscription.Publisher{SubscriptionName: operator.SubscriptionName{Topic: "all", Publisher: "hook"}, LagEvents: 300, Status: status, ErrorCount: errors, LastPublishedAt: new(storetest.Began.Add(-time.Hour))}
 		if errors > 0 {
-			p.ErrorKind, p.LastErrorAt = outbox.DestinationError, new(f.Clock.Now())
+			p.ErrorKind, p.LastErrorAt = operator.DestinationError, new(f.Clock.Now())
 		}
 		for _, change := range more {
 			change(&p, f.Clock.Now())
 		}
-		f.facts = outbox.Facts{Moved: true, Publishers: []outbox.Publisher{p}}
+		f.facts = facts.Facts{Moved: true, Publishers: []subscription.Publisher{p}}
 	}
 }
 
@@ -181,7 +187,7 @@ func subscribed(status outbox.PublisherStatus, errors int, more ...func(*outbox.
 func silent(before time.Duration, kinds string) []moment {
 	return []moment{{func(f *fixture) {
 		f.facts.Moved = true
-		f.facts.Summary.Instances = []outbox.InstanceState{{ID: "w-9", BeatEvery: 5 * time.Second, LastSeen: f.Clock.Now().Add(-before)}}
+		f.facts.Summary.Instances = []campaign.InstanceState{{ID: "w-9", BeatEvery: 5 * time.Second, LastSeen: f.Clock.Now().Add(-before)}}
 	}, 5 * time.Minute, kinds, ""}, {func(f *fixture) {
 		for range 3 {
 			f.Clock.Advance(time.Hour)
@@ -190,15 +196,15 @@ func silent(before time.Duration, kinds string) []moment {
 	}, 0, kinds, ""}}
 }
 
-func held(all ...outbox.HeldProjection) func(*fixture) {
-	return func(f *fixture) { f.facts = outbox.Facts{Moved: true, Summary: outbox.Summary{Held: all}} }
+func held(all ...campaign.HeldProjection) func(*fixture) {
+	return func(f *fixture) { f.facts = facts.Facts{Moved: true, Summary: campaign.Summary{Held: all}} }
 }
 
 func failedRuns(ids ...int64) func(*fixture) {
 	return func(f *fixture) {
-		f.facts = outbox.Facts{Moved: true}
+		f.facts = facts.Facts{Moved: true}
 		for _, id := range ids {
-			f.facts.Runs = append(f.facts.Runs, outbox.Run{ID: id, Kind: outbox.RunRebuild, Status: outbox.RunFailed, FinishedAt: new(storetest.Began)})
+			f.facts.Runs = append(f.facts.Runs, replay.Run{ID: id, Kind: replay.RunRebuild, Status: replay.RunFailed, FinishedAt: new(storetest.Began)})
 		}
 	}
 }
@@ -207,32 +213,32 @@ func TestWorker_tellsOfEachTroubleUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	const at, short = "https://ops.example/", 30 * time.Second
 	// An operator who clears a publisher's errors has not made it deliver: it recovers with a delivery, or when nothing is left to deliver.
-	publisher := func(says string, status outbox.PublisherStatus, end func(*outbox.Publisher, time.Time)) []moment {
-		return []moment{{subscribed(outbox.PublisherFailed, 4), short, "firing", ""}, {subscribed(outbox.PublisherActive, 0), short, "firing", ""}, {subscribed(outbox.PublisherActive, 1), short, "firing", ""},
-			{subscribed(outbox.PublisherFailed, 4), short, "firing", ""}, {subscribed(outbox.PublisherActive, 0), short, "firing", ""}, {subscribed(status, 0, end), short, "firing resolved", says}}
+	publisher := func(says string, status subscription.PublisherStatus, end func(*subscription.Publisher, time.Time)) []moment {
+		return []moment{{subscribed(subscription.PublisherFailed, 4), short, "firing", ""}, {subscribed(subscription.PublisherActive, 0), short, "firing", ""}, {subscribed(subscription.PublisherActive, 1), short, "firing", ""},
+			{subscribed(subscription.PublisherFailed, 4), short, "firing", ""}, {subscribed(subscription.PublisherActive, 0), short, "firing", ""}, {subscribed(status, 0, end), short, "firing resolved", says}}
 	}
 	// An instance is over when it is back, was stopped, or is not listed any more; one that was silent long before is not told.
-	instance := func(says string, end func(*fixture, []outbox.InstanceState)) []moment {
+	instance := func(says string, end func(*fixture, []campaign.InstanceState)) []moment {
 		return append(silent(2*time.Minute, "firing"), moment{func(f *fixture) { end(f, f.facts.Summary.Instances) }, 3 * time.Minute, "firing resolved", says})
 	}
-	read := func(f *fixture, name string, rejected int64) outbox.IntakeSource {
-		return outbox.IntakeSource{Name: name, Configured: true, Rejected: rejected, Lease: &outbox.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
+	read := func(f *fixture, name string, rejected int64) inbound.IntakeSource {
+		return inbound.IntakeSource{Name: name, Configured: true, Rejected: rejected, Lease: &campaign.Lease{Owner: "w-1", ExpiresAt: f.Clock.Now().Add(24 * time.Hour)}}
 	}
 	for name, moments := range map[string][]moment{
-		"a publisher that delivers":              publisher("publisher all/hook delivers again", outbox.PublisherActive, func(p *outbox.Publisher, now time.Time) { p.LastPublishedAt = &now }),
-		"a publisher whose position is moved":    publisher("publisher all/hook has nothing left to deliver, after an operator's action", outbox.PublisherActive, func(p *outbox.Publisher, _ time.Time) { p.LagEvents = 0 }),
-		"a publisher that is paused":             publisher("publisher all/hook was paused", outbox.PublisherPaused, func(*outbox.Publisher, time.Time) {}),
-		"an instance that is back":               instance("no longer silent or stalled", func(f *fixture, all []outbox.InstanceState) { all[0].LastSeen = f.Clock.Now().Add(time.Hour) }),
-		"an instance that was stopped":           instance("was stopped", func(f *fixture, all []outbox.InstanceState) { all[0].StoppedAt = new(f.Clock.Now()) }),
-		"an instance that is forgotten":          instance("is forgotten", func(f *fixture, _ []outbox.InstanceState) { f.facts.Summary.Instances = nil }),
+		"a publisher that delivers":              publisher("publisher all/hook delivers again", subscription.PublisherActive, func(p *subscription.Publisher, now time.Time) { p.LastPublishedAt = &now }),
+		"a publisher whose position is moved":    publisher("publisher all/hook has nothing left to deliver, after an operator's action", subscription.PublisherActive, func(p *subscription.Publisher, _ time.Time) { p.LagEvents = 0 }),
+		"a publisher that is paused":             publisher("publisher all/hook was paused", subscription.PublisherPaused, func(*subscription.Publisher, time.Time) {}),
+		"an instance that is back":               instance("no longer silent or stalled", func(f *fixture, all []campaign.InstanceState) { all[0].LastSeen = f.Clock.Now().Add(time.Hour) }),
+		"an instance that was stopped":           instance("was stopped", func(f *fixture, all []campaign.InstanceState) { all[0].StoppedAt = new(f.Clock.Now()) }),
+		"an instance that is forgotten":          instance("is forgotten", func(f *fixture, _ []campaign.InstanceState) { f.facts.Summary.Instances = nil }),
 		"an instance that was silent for longer": silent(61*time.Minute, ""),
-		"a quarantine, while projections cannot be read": {{held(outbox.HeldProjection{Projection: "badges", Quarantined: 1}), short, "firing", "quarantine badges: "}, {held(), short, "firing", at + "docs/operating#a-projection-is-quarantined"},
-			{held([]outbox.HeldProjection{}...), short, "firing resolved", "projection badges is not quarantined in any campaign"}},
+		"a quarantine, while projections cannot be read": {{held(campaign.HeldProjection{Projection: "badges", Quarantined: 1}), short, "firing", "quarantine badges: "}, {held(), short, "firing", at + "docs/operating#a-projection-is-quarantined"},
+			{held([]campaign.HeldProjection{}...), short, "firing resolved", "projection badges is not quarantined in any campaign"}},
 		"runs of a kind, until one completes": {{failedRuns(7), time.Minute, "firing", "rebuild: Run 7 (rebuild) has failed"}, {failedRuns(9, 7), time.Minute, "firing", ""},
-			{func(f *fixture) { f.Clock.Advance(outbox.AlertAgain) }, time.Minute, "firing reminder", "Still: Run 9 (rebuild) has failed"}, {failedRuns(), time.Minute, "firing reminder resolved", "the failed rebuild run was resumed or repeated"}},
+			{func(f *fixture) { f.Clock.Advance(alerts.AlertAgain) }, time.Minute, "firing reminder", "Still: Run 9 (rebuild) has failed"}, {failedRuns(), time.Minute, "firing reminder resolved", "the failed rebuild run was resumed or repeated"}},
 		"each source by itself": {
 			{func(f *fixture) {
-				f.facts = outbox.Facts{Moved: true, Sources: []outbox.IntakeSource{read(f, "billing", 0), read(f, "shop", 2)}}
+				f.facts = facts.Facts{Moved: true, Sources: []inbound.IntakeSource{read(f, "billing", 0), read(f, "shop", 2)}}
 			}, 5 * time.Minute, "firing", "rejected_rows shop: 2 rows of source shop are rejected, and each blocks its campaign " + at + "docs/intake#rejected-rows " + at + "intake/shop# 2 "},
 			{func(f *fixture) {
 				f.facts.Sources[0].Lease, f.facts.Sources[0].Error, f.facts.Sources[1].Rejected = nil, "connection refused", 0
@@ -266,15 +272,15 @@ var kinds = storetest.Kinds[*fixture]{
 	Beside: func(f *fixture) *fixture { return around(f.Fixture.Beside(), "w-2", nowhere) },
 	All: []storetest.Kind[*fixture]{
 		{Action: "alert_mute", Scene: func(*fixture) {},
-			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Mute(f.Ctx, o, outbox.AllAlerts, "1h") },
+			Do:     func(f *fixture, o operator.Command) (any, error) { return f.Mute(f.Ctx, o, alerts.AllAlerts, "1h") },
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_mutes`) == 0 }},
 		{Action: "alert_unmute", Scene: func(f *fixture) {
-			must.Get(f.Mute(f.Ctx, storetest.Ben, outbox.AllAlerts, "1h")).Or(f.TB)
+			must.Get(f.Mute(f.Ctx, storetest.Ben, alerts.AllAlerts, "1h")).Or(f.TB)
 		},
-			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Unmute(f.Ctx, o, outbox.AllAlerts) },
+			Do:     func(f *fixture, o operator.Command) (any, error) { return f.Unmute(f.Ctx, o, alerts.AllAlerts) },
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_mutes`) == 1 }},
 		{Action: "alert_test", Scene: func(*fixture) {},
-			Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Test(f.Ctx, o, "hook") },
+			Do:     func(f *fixture, o operator.Command) (any, error) { return f.Test(f.Ctx, o, "hook") },
 			Undone: func(f *fixture) bool { return f.Number(`select count(*) from alert_messages`) == 0 }},
 	},
 }
@@ -282,7 +288,7 @@ var kinds = storetest.Kinds[*fixture]{
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
-	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "alert_") })
+	kinds.MustHave(t, func(a operator.Action) bool { return strings.HasPrefix(string(a), "alert_") })
 }
 
 func TestMute_holdsBackUntilItEnds(t *testing.T) {
@@ -291,7 +297,7 @@ func TestMute_holdsBackUntilItEnds(t *testing.T) {
 	f.dead(3)
 	f.pass(30 * time.Minute)
 	v, _ := f.View(f.Ctx)
-	must.Need(t, w.kinds() == "" && v.Rules[0].MutedUntil != nil && v.Rules[0].Status() == outbox.AlertFiring, "sent %q, %+v", w.kinds(), v.Rules[0])
+	must.Need(t, w.kinds() == "" && v.Rules[0].MutedUntil != nil && v.Rules[0].Status() == alerts.AlertFiring, "sent %q, %+v", w.kinds(), v.Rules[0])
 	must.Get(f.Unmute(f.Ctx, storetest.Ana("done"), "all")).Or(t)
 	f.step()
 	must.Equal(t, w.kinds(), "firing", "sent", "after the mute")
@@ -302,7 +308,7 @@ func TestMute_holdsBackUntilItEnds(t *testing.T) {
 	f.Clock.Advance(8 * time.Hour)
 	f.pass(time.Minute)
 	must.Equal(t, w.kinds(), "firing resolved", "sent", "after the mute")
-	storetest.Refused(t, storetest.No(f.Unmute(f.Ctx, storetest.Ana(""), "dead_rows")), outbox.ErrConflict, "rule dead_rows is not muted")
+	storetest.Refused(t, storetest.No(f.Unmute(f.Ctx, storetest.Ana(""), "dead_rows")), event.ErrConflict, "rule dead_rows is not muted")
 }
 
 func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
@@ -317,8 +323,8 @@ func TestTest_sendsAMarkedMessageAndRecordsIt(t *testing.T) {
 	w.answer(500)
 	d, err := f.Test(f.Ctx, storetest.Ana(""), "hook")
 	must.Hold(t, err == nil && !d.OK && strings.Contains(d.Error, "500") && !strings.Contains(d.Error, "hunter2"), "%+v, %v", d, err)
-	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.AlertReceiverTarget("hook"))
-	must.Hold(t, err == nil && len(acts) == 2 && acts[0].Action == outbox.ActionAlertTest, "%+v, %v", acts, err)
+	acts, err := f.AuditLogOf(f.Ctx, 10, operator.AlertReceiverTarget("hook"))
+	must.Hold(t, err == nil && len(acts) == 2 && acts[0].Action == operator.ActionAlertTest, "%+v, %v", acts, err)
 }
 
 func TestWorker_doesNothingWhileAnotherHasTheLease(t *testing.T) {
@@ -387,9 +393,9 @@ func sendAndDie(url string) int {
 	if err := errors.Join(err, err2, err3); err != nil {
 		panic(err)
 	}
-	facts := outbox.Facts{Summary: outbox.Summary{Counts: outbox.Counts{Dead: 1}}}
+	f := facts.Facts{Summary: campaign.Summary{Counts: campaign.Counts{Dead: 1}}}
 	w := alerts.NewWorker(alerts.WorkerConfig{Alerts: alerts.New(st, alerts.Options{Settings: settings}), ID: fmt.Sprint("p-", os.Getpid()),
-		Facts: func(context.Context) (outbox.Facts, error) { return facts, nil }, Every: 10 * time.Millisecond})
+		Facts: func(context.Context) (facts.Facts, error) { return f, nil }, Every: 10 * time.Millisecond})
 	w.Run(context.Background())
 	return 0
 }
@@ -409,7 +415,7 @@ func TestWorker_sendsAgainAfterAKill(t *testing.T) {
 	f := storetest.Open(t)
 	ids, proceed := make(chan string, 10), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var m outbox.AlertMessage
+		var m alerts.AlertMessage
 		_ = json.NewDecoder(r.Body).Decode(&m)
 		ids <- m.ID
 		<-proceed

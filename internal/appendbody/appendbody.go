@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -58,9 +58,9 @@ type NewEvent struct {
 
 // Batch is several events to append, all or nothing.
 type Batch struct {
-	Events      []NewEvent              `json:"events" validate:"required"` // at most 10,000, or the value of --max-events-per-append
-	ExpectedSeq *int64                  `json:"expected_seq"`               // the campaign's last seq before the append; any other is answered with 409
-	Condition   *outbox.AppendCondition `json:"condition"`
+	Events      []NewEvent             `json:"events" validate:"required"` // at most 10,000, or the value of --max-events-per-append
+	ExpectedSeq *int64                 `json:"expected_seq"`               // the campaign's last seq before the append; any other is answered with 409
+	Condition   *event.AppendCondition `json:"condition"`
 }
 
 // Parse parses an append's body: one event, or a batch if it has a field "events". Each event is
@@ -169,7 +169,7 @@ func (p *bodyParser) batch() error {
 		return p.explain(err)
 	}
 	if rest := p.body[p.dec.InputOffset():]; len(rest) > 0 {
-		return outbox.Invalid("", "there is data after the JSON object")
+		return event.Invalid("", "there is data after the JSON object")
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (p *bodyParser) more(limit int) bool {
 
 func (p *bodyParser) field(name string) error {
 	if p.given[name] {
-		return outbox.Invalid(name, "%s is given twice", name)
+		return event.Invalid(name, "%s is given twice", name)
 	}
 	p.given[name] = true
 	p.allow(p.maxBeside())
@@ -195,19 +195,19 @@ func (p *bodyParser) field(name string) error {
 	case "condition":
 		return p.condition()
 	}
-	return outbox.Invalid(name, "unknown field %q; allowed are events, expected_seq and condition", name)
+	return event.Invalid(name, "unknown field %q; allowed are events, expected_seq and condition", name)
 }
 
 func (p *bodyParser) expectedSeq() error {
 	var seq *int64
 	if err := p.dec.Decode(&seq); err != nil {
 		if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return outbox.Invalid("expected_seq", "expected_seq cannot be a %s", typed.Value)
+			return event.Invalid("expected_seq", "expected_seq cannot be a %s", typed.Value)
 		}
 		return p.explain(err)
 	}
 	if seq != nil && *seq < 0 {
-		return outbox.Invalid("expected_seq", "expected_seq must be 0 or more: the campaign's last seq before the append")
+		return event.Invalid("expected_seq", "expected_seq must be 0 or more: the campaign's last seq before the append")
 	}
 	p.request.ExpectedSeq = seq
 	return nil
@@ -220,7 +220,7 @@ func (p *bodyParser) condition() error {
 	if string(p.raw) == "null" {
 		return nil
 	}
-	condition, err := outbox.ParseCondition(p.raw)
+	condition, err := event.ParseCondition(p.raw)
 	p.request.Condition = &condition
 	return err
 }
@@ -234,7 +234,7 @@ func (p *bodyParser) events() error {
 	case start == nil:
 		return nil // null counts as absent
 	case start != json.Delim('['):
-		return outbox.Invalid("events", "events must be a JSON array")
+		return event.Invalid("events", "events must be a JSON array")
 	}
 	for p.more(p.maxEvent()) {
 		if len(p.request.Events) == p.maxEvents {
@@ -275,40 +275,40 @@ func (p *bodyParser) event(raw []byte) error {
 }
 
 func tooMany(what string, most int) error {
-	return &outbox.Refusal{Err: outbox.ErrTooLarge, Field: "events",
-		Detail: fmt.Sprintf("an append has at most %s %s; nothing was appended: send the events in several appends", outbox.Number(int64(most)), what)}
+	return &event.Refusal{Err: event.ErrTooLarge, Field: "events",
+		Detail: fmt.Sprintf("an append has at most %s %s; nothing was appended: send the events in several appends", event.Number(int64(most)), what)}
 }
 
 // longEvent refuses an event because of its length.
 func (p *bodyParser) longEvent(is string) error {
-	return &outbox.Refusal{Err: outbox.ErrTooLarge,
+	return &event.Refusal{Err: event.ErrTooLarge,
 		Detail: fmt.Sprintf("the event is %s; the limit is %d bytes, and %d for its payload", is, p.maxEvent(), p.maxPayload)}
 }
 
 // explain returns the refusal of a body that could not be parsed further.
 func (p *bodyParser) explain(err error) error {
 	if errors.Is(err, errLongValue) {
-		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}
+		return &event.Refusal{Err: event.ErrTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes beside its events", p.maxBeside())}
 	}
 	return request.NotJSON(err)
 }
 
-func parseEvent(campaign string, raw []byte) (outbox.Event, error) {
-	event, err := outbox.ParseEvent(raw)
+func parseEvent(campaign string, raw []byte) (event.Event, error) {
+	e, err := event.ParseEvent(raw)
 	if err != nil {
-		return event, err
+		return e, err
 	}
-	if event.CampaignID == "" {
-		event.CampaignID = campaign
+	if e.CampaignID == "" {
+		e.CampaignID = campaign
 	}
-	if event.CampaignID != campaign {
-		return event, outbox.Invalid("campaign_id", "campaign_id is %q, but the URL says %q; omit it, or make them agree", event.CampaignID, campaign)
+	if e.CampaignID != campaign {
+		return e, event.Invalid("campaign_id", "campaign_id is %q, but the URL says %q; omit it, or make them agree", e.CampaignID, campaign)
 	}
-	return event, nil
+	return e, nil
 }
 
 func atIndex(err error, i int) error {
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
 		refusal.Index = i
 	}
 	return err
@@ -316,7 +316,7 @@ func atIndex(err error, i int) error {
 
 // InBatch adds to a refusal which event of the batch it is about.
 func InBatch(err error) error {
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	if !errors.As(err, &refusal) || refusal.Field == "events" || refusal.Field == "expected_seq" || refusal.Field == "Idempotency-Key" || aboutCondition(refusal) {
 		return err
 	}
@@ -331,6 +331,6 @@ func InBatch(err error) error {
 
 // aboutCondition reports whether a refusal concerns the whole append: its condition does not hold,
 // or cannot be evaluated.
-func aboutCondition(r *outbox.Refusal) bool {
+func aboutCondition(r *event.Refusal) bool {
 	return r.BlockingEvent != nil || strings.HasPrefix(r.Field, "condition")
 }

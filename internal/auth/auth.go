@@ -14,7 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // Kinds of refusals.
@@ -33,7 +34,7 @@ type Kind string
 
 // The kinds. The empty kind is KindNone.
 const (
-	KindNone        Kind = "none"         // no authentication: every request is outbox.Local()
+	KindNone        Kind = "none"         // no authentication: every request is operator.Local()
 	KindLocal       Kind = "local"        // the same, except that requests of a proxy are refused
 	KindJWT         Kind = "jwt"          // a signed assertion in a header
 	KindProxyHeader Kind = "proxy-header" // a plain header of a trusted proxy
@@ -68,16 +69,16 @@ type Config struct {
 	InsecureCommaGroups bool `name:"insecure-comma-groups" for:"proxy-header" help:"proxy-header: split the header with the groups at commas, and accept the risk: a user who can name a group can gain the role of any other, since a group called “friends, ops” counts as ops."`
 
 	// What the flags say, for programs that have it otherwise; New adds the flags' to it.
-	Secret    string         `kong:"-" name:"auth-secret-file" for:"proxy-header"` // that of SecretFile, if there is one
-	Grants    outbox.Grants  `kong:"-"`                                            // of roles, for KindJWT and KindProxyHeader
-	Trusted   []netip.Prefix `kong:"-"`                                            // proxies, by peer
-	TrustUnix bool           `kong:"-"`                                            // any peer on the Unix socket
+	Secret    string          `kong:"-" name:"auth-secret-file" for:"proxy-header"` // that of SecretFile, if there is one
+	Grants    operator.Grants `kong:"-"`                                            // of roles, for KindJWT and KindProxyHeader
+	Trusted   []netip.Prefix  `kong:"-"`                                            // proxies, by peer
+	TrustUnix bool            `kong:"-"`                                            // any peer on the Unix socket
 
 	// Who returns the identity of a request with its role, for KindHost, or an error, which is logged.
-	Who func(*http.Request) (outbox.Identity, error) `kong:"-"`
-	// Tokens finds a token by the hash of its text. A missing one is outbox.ErrNotFound. nil
+	Who func(*http.Request) (operator.Identity, error) `kong:"-"`
+	// Tokens finds a token by the hash of its text. A missing one is event.ErrNotFound. nil
 	// disables API tokens.
-	Tokens func(ctx context.Context, hash string) (outbox.Token, error) `kong:"-"`
+	Tokens func(ctx context.Context, hash string) (operator.Token, error) `kong:"-"`
 	// Refused is called for every refusal, with the reason as one word. It may be nil.
 	Refused func(why string) `kong:"-"`
 	Logger  *slog.Logger     `kong:"-"` // nil means slog.Default()
@@ -95,7 +96,7 @@ type Gate struct {
 	grumbles refusalLog
 }
 
-// New creates a gate. An invalid configuration is an *outbox.Refusal whose field is the name of
+// New creates a gate. An invalid configuration is an *event.Refusal whose field is the name of
 // the flag, without its dashes.
 func New(c Config) (*Gate, error) {
 	if c.Kind == "" {
@@ -132,12 +133,12 @@ func New(c Config) (*Gate, error) {
 	return g, nil
 }
 
-// Identify returns the identity of a request. Its error is an *outbox.Refusal of kind
-// ErrUnidentified, ErrNoRole, ErrRefused or outbox.ErrBusy; it has been logged and counted. With a
+// Identify returns the identity of a request. Its error is an *event.Refusal of kind
+// ErrUnidentified, ErrNoRole, ErrRefused or event.ErrBusy; it has been logged and counted. With a
 // nil gate every request is the local operator.
-func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
+func (g *Gate) Identify(r *http.Request) (operator.Identity, error) {
 	if g == nil {
-		return outbox.Local(), nil
+		return operator.Local(), nil
 	}
 	g.warnOfUnread(r)
 	who, denied := g.identify(r)
@@ -146,7 +147,7 @@ func (g *Gate) Identify(r *http.Request) (outbox.Identity, error) {
 		if errors.Is(denied.refusal, ErrNoRole) || errors.Is(denied.refusal, ErrRefused) {
 			denied.refusal.Detail += "; ask " + cmp.Or(g.config.Contact, "an administrator of this server")
 		}
-		return outbox.Identity{}, denied.refusal
+		return operator.Identity{}, denied.refusal
 	}
 	return who, nil
 }
@@ -171,7 +172,7 @@ func (g *Gate) Kind() Kind {
 // denial is the reason why a request was refused.
 type denial struct {
 	why     string // the reason as one word, for counting
-	refusal *outbox.Refusal
+	refusal *event.Refusal
 	cause   error // for the log, not for the client
 }
 
@@ -181,7 +182,7 @@ func (d *denial) Error() string { return d.refusal.Error() }
 func (d *denial) Unwrap() error { return d.refusal }
 
 func deny(why, format string, args ...any) *denial {
-	return &denial{why: why, refusal: &outbox.Refusal{Err: kindOf(why), Detail: fmt.Sprintf(format, args...)}}
+	return &denial{why: why, refusal: &event.Refusal{Err: kindOf(why), Detail: fmt.Sprintf(format, args...)}}
 }
 
 // temporaryDenial is a denial that may end without a change by the client.
@@ -191,18 +192,18 @@ func temporaryDenial(cause error, format string, args ...any) *denial {
 	return denied
 }
 
-func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
+func (g *Gate) identify(r *http.Request) (operator.Identity, *denial) {
 	if denied := g.refuseVariants(r.Header); denied != nil {
-		return outbox.Identity{}, denied
+		return operator.Identity{}, denied
 	}
 	token, shown, denied := bearer(r.Header)
 	if denied != nil {
-		return outbox.Identity{}, denied
+		return operator.Identity{}, denied
 	}
 	if shown {
 		for _, name := range g.headers {
 			if len(r.Header.Values(name)) > 0 {
-				return outbox.Identity{}, deny(whyTogether, "the request has both a bearer token and the header %s; send one of them", name)
+				return operator.Identity{}, deny(whyTogether, "the request has both a bearer token and the header %s; send one of them", name)
 			}
 		}
 		return g.byToken(r.Context(), token)
@@ -215,25 +216,25 @@ func (g *Gate) identify(r *http.Request) (outbox.Identity, *denial) {
 	case KindHost:
 		return g.byHost(r)
 	case KindLocal:
-		return outbox.Local(), refuseForwarded(r)
+		return operator.Local(), refuseForwarded(r)
 	case KindToken:
-		return outbox.Identity{}, deny(whyAbsent, "this server accepts API tokens only; send the header Authorization with “Bearer” and a token (%s…)", tokenPrefix)
+		return operator.Identity{}, deny(whyAbsent, "this server accepts API tokens only; send the header Authorization with “Bearer” and a token (%s…)", tokenPrefix)
 	}
-	return outbox.Local(), nil
+	return operator.Local(), nil
 }
 
 // admit gives a user the granted role. hints may say why a rule does not match.
-func (g *Gate) admit(how outbox.Auth, name string, groups []string, hints ...string) (outbox.Identity, *denial) {
+func (g *Gate) admit(how operator.Auth, name string, groups []string, hints ...string) (operator.Identity, *denial) {
 	grants := g.config.Grants
-	who := outbox.Identity{Name: name, Auth: how, Groups: grants.Naming(groups), Role: grants.RoleOf(name, groups), Hints: append(hints, grants.Misspelt(name, groups)...)}
-	if who.Role != outbox.RoleNone {
+	who := operator.Identity{Name: name, Auth: how, Groups: grants.Naming(groups), Role: grants.RoleOf(name, groups), Hints: append(hints, grants.Misspelt(name, groups)...)}
+	if who.Role != operator.RoleNone {
 		return who, nil
 	}
-	why := fmt.Sprintf("%s grant one to user:NAME or group:NAME, spelled exactly", outbox.RoleFlags())
+	why := fmt.Sprintf("%s grant one to user:NAME or group:NAME, spelled exactly", operator.RoleFlags())
 	if len(who.Hints) > 0 {
 		why = strings.Join(who.Hints, ", and ")
 	}
-	return outbox.Identity{}, deny(whyRole, "you are signed in as %q, %s, and have no role here: %s", name, groupsText(groups), why)
+	return operator.Identity{}, deny(whyRole, "you are signed in as %q, %s, and have no role here: %s", name, groupsText(groups), why)
 }
 
 // groupsNamed is the maximum number of groups listed in a message.

@@ -17,8 +17,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // now is the time of every test without its own clock.
@@ -55,39 +56,39 @@ func onSocket(r *http.Request) *http.Request {
 // wantDenied fails unless the request is refused for the reason, with a message that contains the text.
 func wantDenied(t *testing.T, g *Gate, told *refusals, r *http.Request, why, text string) {
 	who, err := g.Identify(r)
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	must.Need(t, errors.As(err, &refusal), "identified %+v with error %v, want a refusal", who, err)
 	kind := kindOf(why) // TestKinds_ofUsersWhoAreSignedIn says which
 	must.Hold(t, errors.Is(err, kind) && told.Load() == why && strings.Contains(refusal.Detail, text), "refused for %q with %q (%v), want %q with %q", told.Load(), refusal.Detail, refusal.Err, why, text)
 	must.Hold(t, (refusal.RetryAfter > 0) == (why == whyUnavailable && g.remote() != nil), "refused for %q and to try again after %s", why, refusal.RetryAfter)
 	asks := strings.Contains(refusal.Detail, "; ask ")
 	must.Hold(t, asks == (kind == ErrRefused || kind == ErrNoRole), "refused for %q, the refusal names whom to ask: %v: %q", why, asks, refusal.Detail)
-	must.Hold(t, who.Name == "" && who.Role == outbox.RoleNone, "the refusal has an identity: %+v", who)
+	must.Hold(t, who.Name == "" && who.Role == operator.RoleNone, "the refusal has an identity: %+v", who)
 }
 
-func wantUser(t *testing.T, g *Gate, r *http.Request, name string, role outbox.Role, groups ...string) {
+func wantUser(t *testing.T, g *Gate, r *http.Request, name string, role operator.Role, groups ...string) {
 	who, err := g.Identify(r)
 	must.Need(t, err == nil, "refused: %v", err)
 	must.Hold(t, who.Name == name && who.Role == role && strings.Join(who.Groups, "|") == strings.Join(groups, "|"), "identified %+v, want %s as %s in %q", who, name, role, groups)
 }
 
-func tokens(all map[string]outbox.Token) func(context.Context, string) (outbox.Token, error) {
-	return func(_ context.Context, hash string) (outbox.Token, error) {
+func tokens(all map[string]operator.Token) func(context.Context, string) (operator.Token, error) {
+	return func(_ context.Context, hash string) (operator.Token, error) {
 		if t, found := all[hash]; found {
 			return t, nil
 		}
-		return outbox.Token{}, outbox.NotFound("there is no such token")
+		return operator.Token{}, event.NotFound("there is no such token")
 	}
 }
 
 func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 	t.Parallel()
 	var none *Gate
-	wantUser(t, none, request("192.0.2.1:80", "Authorization", "Bearer nonsense"), "local", outbox.RoleAdmin)
+	wantUser(t, none, request("192.0.2.1:80", "Authorization", "Bearer nonsense"), "local", operator.RoleAdmin)
 	must.Hold(t, !none.Trusts(request("127.0.0.1:1")) && len(none.IdentityHeaders(http.Header{"Remote-User": {"ana"}})) == 1, "no gate trusts a peer, or knows no proxy")
 	g, told := gate(t, Config{})
-	wantUser(t, g, request("127.0.0.1:1"), "local", outbox.RoleAdmin)
-	wantUser(t, g, request("127.0.0.1:1", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
+	wantUser(t, g, request("127.0.0.1:1"), "local", operator.RoleAdmin)
+	wantUser(t, g, request("127.0.0.1:1", "Authorization", "Basic YW5hOmh1c2g="), "local", operator.RoleAdmin)
 	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer nonsense"), whyMalformed, "not issued by this server")
 	wantDenied(t, g, told, request("127.0.0.1:1", "Authorization", "Bearer\tnonsense"), whyMalformed, "not issued by this server")
 	text, _ := NewToken()
@@ -98,8 +99,8 @@ func TestIdentify_withoutAGateOrKindLetsEverybodyIn(t *testing.T) {
 func TestIdentify_localRefusesWhatAProxyPassesOn(t *testing.T) {
 	t.Parallel()
 	good, hash := NewToken()
-	g, told := gate(t, Config{Kind: KindLocal, Tokens: tokens(map[string]outbox.Token{hash: {ID: 1, Role: outbox.RoleViewer, ExpiresAt: now.Add(time.Hour)}})})
-	wantUser(t, g, request("127.0.0.1:1", "Origin", "http://127.0.0.1:8080", "Authorization", "Basic YW5hOmh1c2g="), "local", outbox.RoleAdmin)
+	g, told := gate(t, Config{Kind: KindLocal, Tokens: tokens(map[string]operator.Token{hash: {ID: 1, Role: operator.RoleViewer, ExpiresAt: now.Add(time.Hour)}})})
+	wantUser(t, g, request("127.0.0.1:1", "Origin", "http://127.0.0.1:8080", "Authorization", "Basic YW5hOmh1c2g="), "local", operator.RoleAdmin)
 	signs := []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X_forwarded_prefix", "X-Real-Ip", "Via", "X-Auth-Request-Email", "Remote_groups"}
 	for _, p := range presets {
 		for _, name := range []string{p.header, p.userHeader, p.groupsHeader} {
@@ -114,9 +115,9 @@ func TestIdentify_localRefusesWhatAProxyPassesOn(t *testing.T) {
 	nginx := request("127.0.0.1:1")
 	nginx.Proto, nginx.ProtoMinor = "HTTP/1.0", 0
 	wantDenied(t, g, told, nginx, whyProxied, "it is HTTP/1.0, like those of nginx")
-	wantUser(t, g, request("127.0.0.1:1", "X-Forwarded-For", "10.0.0.7", "Authorization", "Bearer "+good), "token 1", outbox.RoleViewer)
+	wantUser(t, g, request("127.0.0.1:1", "X-Forwarded-For", "10.0.0.7", "Authorization", "Bearer "+good), "token 1", operator.RoleViewer)
 	none, _ := gate(t, Config{Kind: KindNone})
-	wantUser(t, none, request("127.0.0.1:1", "X-Forwarded-For", "10.0.0.7"), "local", outbox.RoleAdmin)
+	wantUser(t, none, request("127.0.0.1:1", "X-Forwarded-For", "10.0.0.7"), "local", operator.RoleAdmin)
 }
 
 func TestIdentify_byToken(t *testing.T) {
@@ -126,14 +127,14 @@ func TestIdentify_byToken(t *testing.T) {
 	gone, goneHash := NewToken()
 	unknown, _ := NewToken()
 	revoked := now.Add(-time.Hour)
-	g, told := gate(t, Config{Kind: KindToken, Tokens: tokens(map[string]outbox.Token{
-		goodHash: {ID: 3, Role: outbox.RoleOperator, Note: "deploy", ExpiresAt: now.Add(time.Hour)},
-		lateHash: {ID: 4, Role: outbox.RoleAdmin, ExpiresAt: now},
-		goneHash: {ID: 5, Role: outbox.RoleAdmin, ExpiresAt: now.Add(time.Hour), RevokedAt: &revoked},
+	g, told := gate(t, Config{Kind: KindToken, Tokens: tokens(map[string]operator.Token{
+		goodHash: {ID: 3, Role: operator.RoleOperator, Note: "deploy", ExpiresAt: now.Add(time.Hour)},
+		lateHash: {ID: 4, Role: operator.RoleAdmin, ExpiresAt: now},
+		goneHash: {ID: 5, Role: operator.RoleAdmin, ExpiresAt: now.Add(time.Hour), RevokedAt: &revoked},
 	})})
 	bearing := func(text string) *http.Request { return request("192.0.2.1:80", "Authorization", text) }
-	wantUser(t, g, bearing("Bearer "+good), "token 3: deploy", outbox.RoleOperator)
-	wantUser(t, g, bearing("bearer "+good), "token 3: deploy", outbox.RoleOperator)
+	wantUser(t, g, bearing("Bearer "+good), "token 3: deploy", operator.RoleOperator)
+	wantUser(t, g, bearing("bearer "+good), "token 3: deploy", operator.RoleOperator)
 	for _, c := range []struct{ header, why, text string }{
 		{"Bearer " + late, whyExpired, "token 4 expired on 2026-11-21"},
 		{"Bearer " + gone, whyRevoked, "token 5 was revoked on 2026-11-21"},
@@ -157,8 +158,8 @@ func TestIdentify_byToken(t *testing.T) {
 	wantDenied(t, g, told, request("192.0.2.1:80"), whyAbsent, "and a token (obw_…)")
 	wantDenied(t, g, told, request("192.0.2.1:80", "Authorization", "Bearer "+good, "Authorization", "Bearer "+good), whyDuplicate, "appears 2 times")
 	var log strings.Builder
-	away, told := gate(t, Config{Kind: KindToken, Logger: slog.New(slog.NewTextHandler(&log, nil)), Tokens: func(context.Context, string) (outbox.Token, error) {
-		return outbox.Token{}, errors.New("dial tcp 10.0.0.9:5432")
+	away, told := gate(t, Config{Kind: KindToken, Logger: slog.New(slog.NewTextHandler(&log, nil)), Tokens: func(context.Context, string) (operator.Token, error) {
+		return operator.Token{}, errors.New("dial tcp 10.0.0.9:5432")
 	}})
 	for range 20 {
 		wantDenied(t, away, told, bearing("Bearer "+good), whyUnavailable, "database is busy or unavailable")
@@ -183,8 +184,8 @@ func behindProxy(t testing.TB, format string) (*Gate, *refusals) {
 	return gate(t, Config{
 		Kind: KindProxyHeader, Preset: "authelia", SecretHeader: "x-proxy-secret", Secret: secret, GroupsFormat: format, InsecureCommaGroups: format == "",
 		Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
-		Grants:  outbox.Grants{outbox.RoleViewer: {"*"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ana", "user:Ünal"}},
-		Tokens:  tokens(map[string]outbox.Token{hash: {ID: 1, Role: outbox.RoleViewer, ExpiresAt: now.Add(time.Hour)}}),
+		Grants:  operator.Grants{operator.RoleViewer: {"*"}, operator.RoleOperator: {"group:ops"}, operator.RoleAdmin: {"user:ana", "user:Ünal"}},
+		Tokens:  tokens(map[string]operator.Token{hash: {ID: 1, Role: operator.RoleViewer, ExpiresAt: now.Add(time.Hour)}}),
 	})
 }
 
@@ -200,15 +201,15 @@ func TestIdentify_byProxyHeader(t *testing.T) {
 	from := func(headers ...string) *http.Request {
 		return request(proxy, append([]string{"X-Proxy-Secret", secret}, headers...)...)
 	}
-	wantUser(t, g, from("Remote-User", "ana"), "ana", outbox.RoleAdmin)
-	wantUser(t, g, from("Remote-User", "Ana"), "Ana", outbox.RoleViewer)
-	wantUser(t, g, from("Remote-User", "Ünal", "Remote-Groups", "a b, ops,,ops2"), "Ünal", outbox.RoleAdmin, "ops")
-	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", "ops"), "bea", outbox.RoleOperator, "ops")
-	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", ""), "bea", outbox.RoleViewer)
-	wantUser(t, g, from("Remote-User", "bea", "X-Forwarded-For", "192.0.2.1"), "bea", outbox.RoleViewer)
-	wantUser(t, g, from("Remote-User", strings.Repeat("x", 200)), strings.Repeat("x", 200), outbox.RoleViewer)
-	wantUser(t, g, from("Authorization", token), "token 1", outbox.RoleViewer)
-	wantUser(t, g, request("192.0.2.1:80", "Authorization", token), "token 1", outbox.RoleViewer)
+	wantUser(t, g, from("Remote-User", "ana"), "ana", operator.RoleAdmin)
+	wantUser(t, g, from("Remote-User", "Ana"), "Ana", operator.RoleViewer)
+	wantUser(t, g, from("Remote-User", "Ünal", "Remote-Groups", "a b, ops,,ops2"), "Ünal", operator.RoleAdmin, "ops")
+	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", "ops"), "bea", operator.RoleOperator, "ops")
+	wantUser(t, g, from("Remote-User", "bea", "Remote-Groups", ""), "bea", operator.RoleViewer)
+	wantUser(t, g, from("Remote-User", "bea", "X-Forwarded-For", "192.0.2.1"), "bea", operator.RoleViewer)
+	wantUser(t, g, from("Remote-User", strings.Repeat("x", 200)), strings.Repeat("x", 200), operator.RoleViewer)
+	wantUser(t, g, from("Authorization", token), "token 1", operator.RoleViewer)
+	wantUser(t, g, request("192.0.2.1:80", "Authorization", token), "token 1", operator.RoleViewer)
 	for _, c := range []struct {
 		name, why, text string
 		headers         []string
@@ -262,7 +263,7 @@ func TestGroups_countOnlyAsTheWholeNameThatARuleHas(t *testing.T) {
 		if format == "jwt" {
 			s = newSigner(t, "e", jose.ES256)
 			c := jwtConfig(newKeyServer(t, s).URL)
-			c.Grants = outbox.Grants{outbox.RoleViewer: {"*"}, outbox.RoleOperator: {"group:ops", "group:ops"}}
+			c.Grants = operator.Grants{operator.RoleViewer: {"*"}, operator.RoleOperator: {"group:ops", "group:ops"}}
 			g, told = gate(t, c)
 		} else {
 			g, told = behindProxy(t, format)
@@ -281,25 +282,25 @@ func TestGroups_countOnlyAsTheWholeNameThatARuleHas(t *testing.T) {
 			}
 			return r
 		}
-		gained := outbox.RoleViewer
+		gained := operator.RoleViewer
 		var of []string
 		if format == "" { // as its flag says
-			gained, of = outbox.RoleOperator, []string{"ops"}
+			gained, of = operator.RoleOperator, []string{"ops"}
 		}
 		wantUser(t, g, in(raised), "bea", gained, of...)
 		wantUser(t, g, in("dev,ops"), "bea", gained, of...)
-		wantUser(t, g, in(`["ops"]`, `"ops"`, "Ops", "ops2", "o\u017fs"), "bea", outbox.RoleViewer)
-		wantUser(t, g, in(), "bea", outbox.RoleViewer)
-		wantUser(t, g, in("dev", "ops", "ops"), "bea", outbox.RoleOperator, "ops")
-		wantUser(t, g, in(append(many, "ops")...), "bea", outbox.RoleOperator, "ops")
-		wantUser(t, g, in("\u202e", "a\tb", "", " ", strings.Repeat("x", 5000), "ops"), "bea", outbox.RoleOperator, "ops")
+		wantUser(t, g, in(`["ops"]`, `"ops"`, "Ops", "ops2", "o\u017fs"), "bea", operator.RoleViewer)
+		wantUser(t, g, in(), "bea", operator.RoleViewer)
+		wantUser(t, g, in("dev", "ops", "ops"), "bea", operator.RoleOperator, "ops")
+		wantUser(t, g, in(append(many, "ops")...), "bea", operator.RoleOperator, "ops")
+		wantUser(t, g, in("\u202e", "a\tb", "", " ", strings.Repeat("x", 5000), "ops"), "bea", operator.RoleOperator, "ops")
 		if format == "jwt" {
 			continue
 		}
 		twice := in("dev")
 		twice.Header.Add("Remote-Groups", "ops")
 		if format == FormatRepeated {
-			wantUser(t, g, twice, "bea", outbox.RoleOperator, "ops")
+			wantUser(t, g, twice, "bea", operator.RoleOperator, "ops")
 			continue
 		}
 		wantDenied(t, g, told, twice, whyGroups, "Remote-Groups appears 2 times")
@@ -316,7 +317,7 @@ func TestGroups_countOnlyAsTheWholeNameThatARuleHas(t *testing.T) {
 func TestKinds_ofUsersWhoAreSignedIn(t *testing.T) {
 	t.Parallel()
 	for why, want := range map[string]error{whyRole: ErrNoRole, whyName: ErrRefused, whyGroups: ErrRefused, whyClaims: ErrRefused,
-		whyIssuer: ErrRefused, whyAudience: ErrRefused, whyFuture: ErrRefused, whyOutlived: ErrRefused, whyUnavailable: outbox.ErrBusy} {
+		whyIssuer: ErrRefused, whyAudience: ErrRefused, whyFuture: ErrRefused, whyOutlived: ErrRefused, whyUnavailable: event.ErrBusy} {
 		got := deny(why, "").refusal.Err
 		must.Hold(t, got == want && kinds[why] == want, "%s is %v, want %v", why, got, want)
 	}
@@ -329,7 +330,7 @@ func TestIdentify_tellsWhoIsRefusedWhyAndWhomToAsk(t *testing.T) {
 	t.Parallel()
 	for contact, whom := range map[string]string{"": "an administrator of this server", "the platform team, #ops": "the platform team, #ops"} {
 		g, told := gate(t, Config{Kind: KindProxyHeader, Preset: "oauth2-proxy", GroupsFormat: FormatJSON, TrustUnix: true, Contact: contact,
-			Grants: outbox.Grants{outbox.RoleOperator: {"group:ops", "user:Bea@example.org"}, outbox.RoleAdmin: {"group:root"}}})
+			Grants: operator.Grants{operator.RoleOperator: {"group:ops", "user:Bea@example.org"}, operator.RoleAdmin: {"group:root"}}})
 		denied := func(user, groups, why, text string) {
 			wantDenied(t, g, told, onSocket(request("@", "X-Forwarded-Email", user, "X-Forwarded-Groups", groups)), why, text+"; ask "+whom)
 		}
@@ -372,7 +373,7 @@ func TestIdentify_warnsOfIdentityThatNothingReads(t *testing.T) {
 	t.Parallel()
 	jwt := jwtConfig(newKeyServer(t, newSigner(t, "e", jose.ES256)).URL)
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}
-	who := func(*http.Request) (outbox.Identity, error) { return outbox.Local(), nil }
+	who := func(*http.Request) (operator.Identity, error) { return operator.Local(), nil }
 	for name, c := range map[string]struct {
 		config Config
 		header string
@@ -410,10 +411,10 @@ func TestIdentify_logsOneLineASecondForEachReason(t *testing.T) {
 	var log strings.Builder
 	clock := now
 	g, _ := gate(t, Config{Kind: KindProxyHeader, UserHeader: "X-User", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")},
-		Grants: outbox.Grants{outbox.RoleViewer: {"*"}},
+		Grants: operator.Grants{operator.RoleViewer: {"*"}},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return clock }})
 	forged := request("192.0.2.1:80", "X-User", "ana\nlevel=ERROR msg=forged")
-	forged = forged.WithContext(outbox.WithRequestID(forged.Context(), "r-1", "p-1"))
+	forged = forged.WithContext(operator.WithRequestID(forged.Context(), "r-1", "p-1"))
 	for range 500 {
 		_, _ = g.Identify(forged)
 	}

@@ -13,7 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // narrowest is the shortest prefix of a private network: fc00::/7.
@@ -84,7 +85,7 @@ func PresetNames(kind Kind) []string {
 // check validates the configuration and fills in defaults.
 func (c *Config) check() error {
 	if !slices.Contains([]Kind{KindNone, KindLocal, KindJWT, KindProxyHeader, KindToken, KindHost}, c.Kind) {
-		return outbox.Invalid("auth", "unknown kind %q; use local, none, jwt, proxy-header or token", c.Kind)
+		return event.Invalid("auth", "unknown kind %q; use local, none, jwt, proxy-header or token", c.Kind)
 	}
 	for _, step := range []func() error{c.readFlags, c.refuseStray, c.fillIn, c.checkPeers} {
 		if err := step(); err != nil {
@@ -102,7 +103,7 @@ func (c *Config) check() error {
 		err = c.checkProxyHeader()
 	case KindToken:
 		if c.Tokens == nil {
-			return outbox.Invalid("auth", "no token lookup is configured")
+			return event.Invalid("auth", "no token lookup is configured")
 		}
 		return nil
 	default:
@@ -112,11 +113,11 @@ func (c *Config) check() error {
 		return err
 	}
 	if utf8.RuneCountInString(c.Contact) > maxContact || strings.TrimSpace(c.Contact) != c.Contact || strings.ContainsFunc(c.Contact, unicode.IsControl) {
-		return outbox.Invalid("contact", "it must be one line of at most %d characters, such as “the platform team, #ops”", maxContact)
+		return event.Invalid("contact", "it must be one line of at most %d characters, such as “the platform team, #ops”", maxContact)
 	}
-	given := func(r outbox.Role) bool { return len(c.Grants[r]) > 0 }
-	if !slices.ContainsFunc(outbox.Roles, given) {
-		return outbox.Invalid(string(outbox.Roles[0]), "nobody has a role, so every request would be refused; %s take user:NAME, group:NAME or *", outbox.RoleFlags())
+	given := func(r operator.Role) bool { return len(c.Grants[r]) > 0 }
+	if !slices.ContainsFunc(operator.Roles, given) {
+		return event.Invalid(string(operator.Roles[0]), "nobody has a role, so every request would be refused; %s take user:NAME, group:NAME or *", operator.RoleFlags())
 	}
 	return c.Grants.Check()
 }
@@ -125,11 +126,11 @@ func (c *Config) check() error {
 func (c *Config) readFlags() (err error) {
 	if c.SecretFile != "" {
 		if c.Secret, err = ReadSecret(c.SecretFile); err != nil {
-			return outbox.Invalid("auth-secret-file", "%v", err)
+			return event.Invalid("auth-secret-file", "%v", err)
 		}
 	}
-	grants := outbox.Grants{}
-	for role, flag := range map[outbox.Role][]string{outbox.RoleViewer: c.Viewer, outbox.RoleOperator: c.Operator, outbox.RoleAdmin: c.Admin} {
+	grants := operator.Grants{}
+	for role, flag := range map[operator.Role][]string{operator.RoleViewer: c.Viewer, operator.RoleOperator: c.Operator, operator.RoleAdmin: c.Admin} {
 		grants[role] = slices.Concat(c.Grants[role], flag)
 	}
 	c.Grants = grants
@@ -152,7 +153,7 @@ func (c *Config) readFlags() (err error) {
 func ReadSecret(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("cannot read %s: %w", file, outbox.Cause(err))
+		return "", fmt.Errorf("cannot read %s: %w", file, event.Cause(err))
 	}
 	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 	if secret == "" {
@@ -170,7 +171,7 @@ func (c *Config) refuseStray() error {
 		if slices.Contains(strings.Split(kinds, ","), string(c.Kind)) {
 			return nil
 		}
-		return outbox.Invalid(name, "it belongs to --auth %s, and this is --auth %s", strings.ReplaceAll(kinds, ",", " or --auth "), c.Kind)
+		return event.Invalid(name, "it belongs to --auth %s, and this is --auth %s", strings.ReplaceAll(kinds, ",", " or --auth "), c.Kind)
 	}
 	for _, f := range bound {
 		given := reflect.ValueOf(c).Elem().FieldByIndex(f.Index)
@@ -181,7 +182,7 @@ func (c *Config) refuseStray() error {
 			return err
 		}
 	}
-	for _, role := range outbox.Roles {
+	for _, role := range operator.Roles {
 		if len(c.Grants[role]) == 0 {
 			continue
 		}
@@ -198,7 +199,7 @@ func (c *Config) fillIn() error {
 	if c.Preset != "" {
 		at := slices.IndexFunc(presets, func(p preset) bool { return p.kind == c.Kind && p.name == c.Preset })
 		if at < 0 {
-			return outbox.Invalid("auth-preset", "--auth %s has no preset %q; use %s", c.Kind, c.Preset, outbox.OrList(PresetNames(c.Kind)))
+			return event.Invalid("auth-preset", "--auth %s has no preset %q; use %s", c.Kind, c.Preset, event.OrList(PresetNames(c.Kind)))
 		}
 		p = presets[at]
 	}
@@ -229,12 +230,12 @@ func (c *Config) fillIn() error {
 }
 
 // CheckSignOut validates an address for Config.SignOut: empty, a path of the proxy's host, or an https
-// URL. Its error is an outbox.ErrInvalid.
+// URL. Its error is an event.ErrInvalid.
 func CheckSignOut(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || strings.ContainsAny(text, "\\ ") || u.User != nil ||
 		text != "" && !(u.Scheme == "https" && u.Hostname() != "") && !(strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//")) {
-		return outbox.Invalid("sign-out", "%q is neither a path that begins with one slash, such as /oauth2/sign_out, nor an https URL", text)
+		return event.Invalid("sign-out", "%q is neither a path that begins with one slash, such as /oauth2/sign_out, nor an https URL", text)
 	}
 	return nil
 }
@@ -246,9 +247,9 @@ func (c *Config) checkJWT() error {
 	for _, a := range c.Algorithms {
 		switch {
 		case strings.EqualFold(a, "none") || strings.HasPrefix(strings.ToUpper(a), "HS"):
-			return outbox.Invalid("auth-algorithms", "with %q whoever knows the public key could sign; use %s", a, outbox.OrList(algorithms))
+			return event.Invalid("auth-algorithms", "with %q whoever knows the public key could sign; use %s", a, event.OrList(algorithms))
 		case !slices.Contains(algorithms, a):
-			return outbox.Invalid("auth-algorithms", "unknown algorithm %q; use %s", a, outbox.OrList(algorithms))
+			return event.Invalid("auth-algorithms", "unknown algorithm %q; use %s", a, event.OrList(algorithms))
 		}
 	}
 	for _, f := range []struct {
@@ -259,7 +260,7 @@ func (c *Config) checkJWT() error {
 		{"auth-audience", "the audience of the assertions; without it, assertions meant for other services would be accepted", len(c.Audience) == 0 || slices.Contains(c.Audience, "")},
 	} {
 		if f.missing {
-			return outbox.Invalid(f.name, "it is missing: set %s", f.what)
+			return event.Invalid(f.name, "it is missing: set %s", f.what)
 		}
 	}
 	return nil
@@ -276,11 +277,11 @@ func (c *Config) checkProxyHeader() error {
 		return err
 	}
 	if len(c.Trusted) == 0 && !c.TrustUnix {
-		return outbox.Invalid("trusted-proxy", "it is missing: give the proxy's addresses as a CIDR such as 10.0.0.7/32, or unix")
+		return event.Invalid("trusted-proxy", "it is missing: give the proxy's addresses as a CIDR such as 10.0.0.7/32, or unix")
 	}
 	for _, p := range c.Trusted {
 		if p.Bits() < narrowest && c.Secret == "" {
-			return outbox.Invalid("trusted-proxy", "%s trusts too many addresses; name the proxy's own, or give it a secret (--auth-secret-header, --auth-secret-file)", p)
+			return event.Invalid("trusted-proxy", "%s trusts too many addresses; name the proxy's own, or give it a secret (--auth-secret-header, --auth-secret-file)", p)
 		}
 	}
 	return nil
@@ -302,9 +303,9 @@ func (c *Config) checkHeaders() error {
 	}
 	switch {
 	case c.UserHeader == c.GroupsHeader:
-		return outbox.Invalid("auth-groups-header", "it is %s, which names the user", c.GroupsHeader)
+		return event.Invalid("auth-groups-header", "it is %s, which names the user", c.GroupsHeader)
 	case c.SecretHeader != "" && (c.SecretHeader == c.UserHeader || c.SecretHeader == c.GroupsHeader):
-		return outbox.Invalid("auth-secret-header", "it is %s, which names the user or the groups", c.SecretHeader)
+		return event.Invalid("auth-secret-header", "it is %s, which names the user or the groups", c.SecretHeader)
 	}
 	return nil
 }
@@ -314,18 +315,18 @@ func (c *Config) checkGroups() error {
 	apart := c.GroupsFormat != "" || c.InsecureCommaGroups
 	switch {
 	case c.GroupsFormat != "" && !slices.Contains(GroupsFormats, c.GroupsFormat):
-		return outbox.Invalid("auth-groups-format", "unknown format %q; use %s", c.GroupsFormat, outbox.OrList(GroupsFormats))
+		return event.Invalid("auth-groups-format", "unknown format %q; use %s", c.GroupsFormat, event.OrList(GroupsFormats))
 	case c.GroupsFormat != "" && c.InsecureCommaGroups:
-		return outbox.Invalid("insecure-comma-groups", "with --auth-groups-format %s names are not separated by commas; leave out one of them", c.GroupsFormat)
+		return event.Invalid("insecure-comma-groups", "with --auth-groups-format %s names are not separated by commas; leave out one of them", c.GroupsFormat)
 	case apart && c.GroupsHeader == "":
-		return outbox.Invalid("auth-groups-header", "it is missing: name the header with the user's groups")
+		return event.Invalid("auth-groups-header", "it is missing: name the header with the user's groups")
 	case apart || c.GroupsHeader == "":
 		return nil
 	}
-	for _, role := range outbox.Roles {
+	for _, role := range operator.Roles {
 		for _, entry := range c.Grants[role] {
 			if strings.HasPrefix(entry, "group:") {
-				return outbox.Invalid(string(role), "the names in %s are separated by commas, so a group called “friends, %s” would count for %s; use --auth jwt, which reads a list, or --auth-groups-format if the proxy sends names apart, or accept the risk with --insecure-comma-groups",
+				return event.Invalid(string(role), "the names in %s are separated by commas, so a group called “friends, %s” would count for %s; use --auth jwt, which reads a list, or --auth-groups-format if the proxy sends names apart, or accept the risk with --insecure-comma-groups",
 					c.GroupsHeader, strings.TrimPrefix(entry, "group:"), entry)
 			}
 		}
@@ -336,13 +337,13 @@ func (c *Config) checkGroups() error {
 func (c *Config) checkSecret() error {
 	switch {
 	case c.SecretHeader == "" && c.Secret != "":
-		return outbox.Invalid("auth-secret-header", "it is missing: name the header that carries the proxy's secret")
+		return event.Invalid("auth-secret-header", "it is missing: name the header that carries the proxy's secret")
 	case c.SecretHeader != "" && c.Secret == "":
-		return outbox.Invalid("auth-secret-file", "it is missing or empty: name the file with the secret that the proxy sends as %s", c.SecretHeader)
+		return event.Invalid("auth-secret-file", "it is missing or empty: name the file with the secret that the proxy sends as %s", c.SecretHeader)
 	case c.Secret != "" && len(c.Secret) < minSecret:
-		return outbox.Invalid("auth-secret-file", "the secret is %d bytes long; it must be %d or more", len(c.Secret), minSecret)
+		return event.Invalid("auth-secret-file", "the secret is %d bytes long; it must be %d or more", len(c.Secret), minSecret)
 	case c.Secret != "" && strings.ContainsFunc(c.Secret, func(r rune) bool { return r < '!' || r > '~' }):
-		return outbox.Invalid("auth-secret-file", "the secret must be one line of printable ASCII without spaces, since it is sent in a header")
+		return event.Invalid("auth-secret-file", "the secret must be one line of printable ASCII without spaces, since it is sent in a header")
 	}
 	return nil
 }
@@ -353,9 +354,9 @@ func (c *Config) checkPeers() error {
 	for _, p := range c.Trusted {
 		switch addr := p.Addr(); {
 		case !p.IsValid():
-			return outbox.Invalid("trusted-proxy", "it is not a CIDR, such as 10.0.0.0/24")
+			return event.Invalid("trusted-proxy", "it is not a CIDR, such as 10.0.0.0/24")
 		case addr.Is4In6() && p.Bits() < 96:
-			return outbox.Invalid("trusted-proxy", "%s is neither IPv4 nor IPv6; write the IPv4 addresses as such", p)
+			return event.Invalid("trusted-proxy", "%s is neither IPv4 nor IPv6; write the IPv4 addresses as such", p)
 		case addr.Is4In6():
 			p = netip.PrefixFrom(addr.Unmap(), p.Bits()-96)
 		}
@@ -371,15 +372,15 @@ func (c *Config) checkHeader(field string, name *string, missing string) error {
 	canonical := http.CanonicalHeaderKey(*name)
 	switch {
 	case *name == "":
-		return outbox.Invalid(field, "it is missing: name %s", missing)
+		return event.Invalid(field, "it is missing: name %s", missing)
 	case strings.Contains(*name, "_"):
-		return outbox.Invalid(field, "%q has an underscore, which many servers drop or take for a hyphen; use hyphens", *name)
+		return event.Invalid(field, "%q has an underscore, which many servers drop or take for a hyphen; use hyphens", *name)
 	case strings.ContainsFunc(*name, func(r rune) bool { return !strings.ContainsRune(letters, r) }):
-		return outbox.Invalid(field, "%q is not the name of a header", *name)
+		return event.Invalid(field, "%q is not the name of a header", *name)
 	case canonical == authorization:
-		return outbox.Invalid(field, "%s is for API tokens; let the proxy use another header", canonical)
+		return event.Invalid(field, "%s is for API tokens; let the proxy use another header", canonical)
 	case slices.Contains([]string{"Host", "Cookie", "Origin", "Connection", "Content-Type", "Content-Length", "Transfer-Encoding", "X-Forwarded-For", "X-Forwarded-Prefix"}, canonical):
-		return outbox.Invalid(field, "%s does not identify the user", canonical)
+		return event.Invalid(field, "%s does not identify the user", canonical)
 	}
 	*name = canonical
 	return nil
@@ -395,10 +396,10 @@ func parsePeer(text string) (prefix netip.Prefix, unix bool, err error) {
 	}
 	prefix, err = netip.ParsePrefix(text)
 	if err != nil {
-		return prefix, false, outbox.Invalid("trusted-proxy", "%q is neither a CIDR, such as 10.0.0.0/24, nor unix", text)
+		return prefix, false, event.Invalid("trusted-proxy", "%q is neither a CIDR, such as 10.0.0.0/24, nor unix", text)
 	}
 	if prefix.Masked() != prefix {
-		return prefix, false, outbox.Invalid("trusted-proxy", "%s has bits beyond its length; it means %s", text, prefix.Masked())
+		return prefix, false, event.Invalid("trusted-proxy", "%s has bits beyond its length; it means %s", text, prefix.Masked())
 	}
 	return prefix, false, nil
 }

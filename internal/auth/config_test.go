@@ -11,8 +11,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 func TestNew_namesWhatIsWrong(t *testing.T) {
@@ -31,7 +32,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		return c
 	}
 	header := func(change func(*Config)) Config {
-		c := Config{Kind: KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Grants: outbox.Grants{outbox.RoleViewer: {"*"}}}
+		c := Config{Kind: KindProxyHeader, Preset: "authelia", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Grants: operator.Grants{operator.RoleViewer: {"*"}}}
 		change(&c)
 		return c
 	}
@@ -43,7 +44,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"kind", Config{Kind: "basic"}, "auth", `unknown kind "basic"`},
 		{"stray preset", Config{Preset: "authelia"}, "auth-preset", "it belongs to --auth jwt or --auth proxy-header, and this is --auth none"},
 		{"stray header", Config{UserHeader: "X-User"}, "auth-user-header", "--auth proxy-header"},
-		{"stray grant", Config{Grants: outbox.Grants{outbox.RoleAdmin: {"user:ana"}}}, "admin", "--auth none"},
+		{"stray grant", Config{Grants: operator.Grants{operator.RoleAdmin: {"user:ana"}}}, "admin", "--auth none"},
 		{"tokens", Config{Kind: KindToken}, "auth", "no token lookup"},
 		{"preset of the other kind", jwt(func(c *Config) { c.Preset = "authelia" }), "auth-preset", "use cloudflare-access, google-iap, pomerium or oauth2-proxy"},
 		{"no header", jwt(func(c *Config) { c.Header = "" }), "auth-header", "missing"},
@@ -67,7 +68,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"HS256", jwt(func(c *Config) { c.Algorithms = []string{"hs256"} }), "auth-algorithms", "could sign"},
 		{"no algorithm", jwt(func(c *Config) { c.Algorithms = []string{"RS1"} }), "auth-algorithms", "unknown algorithm"},
 		{"no grants", jwt(func(c *Config) { c.Grants = nil }), "viewer", "every request would be refused"},
-		{"wrong grant", jwt(func(c *Config) { c.Grants = outbox.Grants{outbox.RoleAdmin: {"ana"}} }), "admin", `"ana" is not`},
+		{"wrong grant", jwt(func(c *Config) { c.Grants = operator.Grants{operator.RoleAdmin: {"ana"}} }), "admin", `"ana" is not`},
 		{"no user header", header(func(c *Config) { c.Preset = "" }), "auth-user-header", "missing"},
 		{"one header for both", header(func(c *Config) { c.GroupsHeader = "remote-user" }), "auth-groups-header", "names the user"},
 		{"secret in the user header", header(func(c *Config) { c.SecretHeader, c.Secret = "Remote-User", secret }), "auth-secret-header", "names the user"},
@@ -82,7 +83,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"everybody in IPv6", header(func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("::ffff:0:0/96")} }), "trusted-proxy", "trusts too many"},
 		{"no prefix", header(func(c *Config) { c.Trusted = []netip.Prefix{{}} }), "trusted-proxy", "not a CIDR"},
 		{"half IPv4", header(func(c *Config) { c.Trusted = []netip.Prefix{netip.MustParsePrefix("::ffff:0:0/90")} }), "trusted-proxy", "neither"},
-		{"groups by commas", header(func(c *Config) { c.Grants[outbox.RoleOperator] = []string{"user:ana", "group:ops"} }), "operator", "the names in Remote-Groups are separated by commas, so a group called “friends, ops” would count for group:ops; use --auth jwt"},
+		{"groups by commas", header(func(c *Config) { c.Grants[operator.RoleOperator] = []string{"user:ana", "group:ops"} }), "operator", "the names in Remote-Groups are separated by commas, so a group called “friends, ops” would count for group:ops; use --auth jwt"},
 		{"groups in a format of none", header(func(c *Config) { c.GroupsFormat = "commas" }), "auth-groups-format", "use repeated or json"},
 		{"groups in a format and by commas", header(func(c *Config) { c.GroupsFormat, c.InsecureCommaGroups = FormatJSON, true }), "insecure-comma-groups", "leave out one of them"},
 		{"format of no header", header(func(c *Config) { c.Preset, c.GroupsFormat = "tailscale", FormatRepeated }), "auth-groups-header", "missing"},
@@ -96,7 +97,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 		{"issuer for a header", header(func(c *Config) { c.Issuer = issuer }), "auth-issuer", "--auth jwt"},
 	} {
 		_, err := New(c.config)
-		var refusal *outbox.Refusal
+		var refusal *event.Refusal
 		must.Hold(t, errors.As(err, &refusal) && refusal.Field == c.field && strings.Contains(refusal.Detail, c.text), "%s: %v, want field %s and %q", c.name, err, c.field, c.text)
 		must.Hold(t, err == nil || !strings.Contains(err.Error(), secret[:12]), "%s: the sentence tells the secret: %v", c.name, err)
 	}
@@ -105,7 +106,7 @@ func TestNew_namesWhatIsWrong(t *testing.T) {
 
 func TestNew_presetsKnowTheirProxies(t *testing.T) {
 	t.Parallel()
-	everybody := outbox.Grants{outbox.RoleViewer: {"*"}}
+	everybody := operator.Grants{operator.RoleViewer: {"*"}}
 	for _, c := range []struct {
 		config                                          Config
 		header, keys, user, groups, algorithms, signOut string
@@ -136,7 +137,7 @@ func TestCheckSignOut(t *testing.T) {
 		must.OK(t, CheckSignOut(text))
 	}
 	for _, text := range []string{"oauth2/sign_out", "//evil.example", `/\evil.example`, "http://sso.example", "https:", "https:///logout", "https://user@sso.example", "javascript:alert(1)", "/a b", "/a\nb"} {
-		must.Hold(t, errors.Is(CheckSignOut(text), outbox.ErrInvalid), "%q is taken", text)
+		must.Hold(t, errors.Is(CheckSignOut(text), event.ErrInvalid), "%q is taken", text)
 	}
 }
 
@@ -148,7 +149,7 @@ func TestParsePeer(t *testing.T) {
 	}
 	for _, text := range []string{"", "proxy", "10.0.0.7/24", "10.0.0.0/33", "fe80::1%eth0", "10.0.0.7:80", "UNIX"} {
 		prefix, _, err := parsePeer(text)
-		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%q is %s, %v", text, prefix, err)
+		must.Hold(t, errors.Is(err, event.ErrInvalid), "%q is %s, %v", text, prefix, err)
 	}
 }
 
@@ -176,10 +177,10 @@ func FuzzIdentify(f *testing.F) {
 			bearing := r.Header.Get("Authorization")
 			at, err := netip.ParseAddrPort(from)
 			byProxy := err == nil && at.Addr().Unmap() == netip.MustParseAddr("10.0.0.7") && g.Trusts(r) && proof == secret
-			must.Hold(t, who.Role != outbox.RoleNone && who.Name != "", "let in without name or role: %+v", who)
-			must.Hold(t, who.Auth != outbox.AuthToken || strings.EqualFold(bearing, token), "%q is taken for a token", bearing)
-			must.Hold(t, who.Auth != outbox.AuthProxyHeader || byProxy, "%q with secret %q is let in by header as %+v", from, proof, who)
-			must.Hold(t, who.Auth != outbox.AuthJWT || strings.TrimPrefix(r.Header.Get("X-Assertion"), "Bearer ") == signed, "%q is taken for an assertion of %+v", r.Header.Get("X-Assertion"), who)
+			must.Hold(t, who.Role != operator.RoleNone && who.Name != "", "let in without name or role: %+v", who)
+			must.Hold(t, who.Auth != operator.AuthToken || strings.EqualFold(bearing, token), "%q is taken for a token", bearing)
+			must.Hold(t, who.Auth != operator.AuthProxyHeader || byProxy, "%q with secret %q is let in by header as %+v", from, proof, who)
+			must.Hold(t, who.Auth != operator.AuthJWT || strings.TrimPrefix(r.Header.Get("X-Assertion"), "Bearer ") == signed, "%q is taken for an assertion of %+v", r.Header.Get("X-Assertion"), who)
 		}
 	})
 }

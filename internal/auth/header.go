@@ -11,7 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 const maxName = 200 // bytes of a user's name
@@ -82,8 +83,8 @@ func (g *Gate) refuseVariants(h http.Header) *denial {
 }
 
 // byHeader identifies the user named by a trusted proxy.
-func (g *Gate) byHeader(r *http.Request) (outbox.Identity, *denial) {
-	var nobody outbox.Identity
+func (g *Gate) byHeader(r *http.Request) (operator.Identity, *denial) {
+	var nobody operator.Identity
 	if denied := g.refuseStranger(r); denied != nil {
 		return nobody, denied
 	}
@@ -102,7 +103,7 @@ func (g *Gate) byHeader(r *http.Request) (outbox.Identity, *denial) {
 	if denied != nil {
 		return nobody, denied
 	}
-	return g.admit(outbox.AuthProxyHeader, name, groups)
+	return g.admit(operator.AuthProxyHeader, name, groups)
 }
 
 // refuseStranger refuses a peer that is not the proxy.
@@ -166,7 +167,7 @@ func wrongName(name string) string {
 	case strings.TrimSpace(name) != name:
 		return "begins or ends with whitespace"
 	}
-	if _, found := outbox.UnseenIn(name); found {
+	if _, found := event.UnseenIn(name); found {
 		return "contains invisible characters"
 	}
 	return ""

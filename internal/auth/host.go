@@ -5,26 +5,27 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // ForHost returns a function for Config.Who that identifies requests as a gate of this configuration
 // does. It neither logs nor counts its refusals, which the other gate passes on, and they name settings as
-// the embedding program has them. An invalid configuration is an outbox.ErrSetup.
-func ForHost(c Config) (func(*http.Request) (outbox.Identity, error), error) {
+// the embedding program has them. An invalid configuration is an event.ErrSetup.
+func ForHost(c Config) (func(*http.Request) (operator.Identity, error), error) {
 	g, err := New(c)
-	if refusal := (*outbox.Refusal)(nil); errors.As(err, &refusal) {
-		return nil, outbox.Setup("%s: %s", hostWords.Replace("--"+refusal.Field), hostWords.Replace(refusal.Detail))
+	if refusal := (*event.Refusal)(nil); errors.As(err, &refusal) {
+		return nil, event.Setup("%s: %s", hostWords.Replace("--"+refusal.Field), hostWords.Replace(refusal.Detail))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return func(r *http.Request) (outbox.Identity, error) {
+	return func(r *http.Request) (operator.Identity, error) {
 		who, denied := g.identify(r)
 		if denied != nil {
 			said := *denied.refusal
 			said.Detail = hostWords.Replace(said.Detail)
-			return outbox.Identity{}, &denial{why: denied.why, refusal: &said, cause: denied.cause}
+			return operator.Identity{}, &denial{why: denied.why, refusal: &said, cause: denied.cause}
 		}
 		return who, nil
 	}, nil
@@ -33,7 +34,7 @@ func ForHost(c Config) (func(*http.Request) (outbox.Identity, error), error) {
 // hostWords names settings by the fields of outboxweb.ProxyHeader and outboxweb.Assertion, which are named as
 // those of Config are.
 var hostWords = func() *strings.Replacer {
-	words := []string{outbox.RoleFlags(), "Roles", "--viewer", "Roles", "--operator", "Roles", "--admin", "Roles",
+	words := []string{operator.RoleFlags(), "Roles", "--viewer", "Roles", "--operator", "Roles", "--admin", "Roles",
 		"--trusted-proxy", "Trusted", "--auth jwt", "Assertion", "--auth proxy-header", "ProxyHeader"}
 	for _, f := range bound {
 		words = append(words, "--"+f.Tag.Get("name"), f.Name)
@@ -42,21 +43,21 @@ var hostWords = func() *strings.Replacer {
 }()
 
 // byHost asks the program in which this server is embedded.
-func (g *Gate) byHost(r *http.Request) (outbox.Identity, *denial) {
+func (g *Gate) byHost(r *http.Request) (operator.Identity, *denial) {
 	who, err := g.config.Who(r)
 	if denied := (*denial)(nil); errors.As(err, &denied) {
-		return outbox.Identity{}, denied
+		return operator.Identity{}, denied
 	}
 	if err != nil {
 		denied := deny(whyAbsent, "you are not signed in; sign in and load the page again")
 		denied.cause = err
-		return outbox.Identity{}, denied
+		return operator.Identity{}, denied
 	}
 	if who.Name == "" {
-		return outbox.Identity{}, deny(whyClaims, "the program that this console is part of names no user for this request")
+		return operator.Identity{}, deny(whyClaims, "the program that this console is part of names no user for this request")
 	}
-	if !who.Role.Includes(outbox.RoleViewer) {
-		return outbox.Identity{}, deny(whyRole, "you are signed in as %q, and have no role here: the program that this console is part of grants one", who.Name)
+	if !who.Role.Includes(operator.RoleViewer) {
+		return operator.Identity{}, deny(whyRole, "you are signed in as %q, and have no role here: the program that this console is part of grants one", who.Name)
 	}
 	return who, nil
 }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 const (
@@ -41,24 +42,24 @@ func newAssertions(c Config) (*assertions, error) {
 
 // byAssertion identifies the user named by a signed assertion. The peer does not matter, only
 // the signature.
-func (g *Gate) byAssertion(r *http.Request) (outbox.Identity, *denial) {
+func (g *Gate) byAssertion(r *http.Request) (operator.Identity, *denial) {
 	text, denied := single(r.Header, g.config.Header)
 	if denied != nil {
-		return outbox.Identity{}, denied
+		return operator.Identity{}, denied
 	}
 	claims, denied := g.assert.verifiedClaims(r.Context(), strings.TrimPrefix(text, "Bearer "))
 	if denied != nil {
-		return outbox.Identity{}, denied
+		return operator.Identity{}, denied
 	}
 	name, groups, denied := g.assert.user(claims)
 	if denied != nil {
-		return outbox.Identity{}, denied
+		return operator.Identity{}, denied
 	}
 	var hints []string
 	if of := g.config.GroupsClaim; claim(claims, of) == nil && g.config.Grants.NameGroups() {
 		hints = []string{fmt.Sprintf("rules name groups, and the assertion has no claim %q: let the proxy ask the issuer for it, or name another with --auth-groups-claim", of)}
 	}
-	return g.admit(outbox.AuthJWT, name, groups, hints...)
+	return g.admit(operator.AuthJWT, name, groups, hints...)
 }
 
 // asked is one verification against a key set. The verifier formats errors as text; asked keeps
@@ -95,7 +96,7 @@ func (a *assertions) verifiedClaims(ctx context.Context, text string) (map[strin
 	case ask.err != nil:
 		return nil, deny(whySignature, "the assertion in the header %s is not signed with one of the issuer's keys", a.config.Header)
 	case !ask.called:
-		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT signed with %s", a.config.Header, outbox.OrList(a.config.Algorithms))
+		return nil, deny(whyMalformed, "the assertion in the header %s is not a JWT signed with %s", a.config.Header, event.OrList(a.config.Algorithms))
 	}
 	// The verifier matches claim names case-insensitively.
 	claims, wrong := members(ask.signed, append([]string{a.config.UserClaim, a.config.GroupsClaim}, knownClaims...))
@@ -127,7 +128,7 @@ func (a *assertions) untimely(claims map[string]any) *denial {
 		case name == "exp" && off <= -skew.Seconds():
 			expired := time.Unix(int64(max(at, 0)), 0)
 			return deny(whyOutlived, "the assertion in the header %s expired at %s, %s ago, so the proxy's session outlives it: sign out and in again, and let the proxy refresh it%s; or compare the clocks of both machines",
-				a.config.Header, expired.UTC().Format(timeLayout), outbox.Age(now.Sub(expired)), a.config.refresh)
+				a.config.Header, expired.UTC().Format(timeLayout), event.Age(now.Sub(expired)), a.config.refresh)
 		case name != "exp" && off > skew.Seconds():
 			return deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
 		}

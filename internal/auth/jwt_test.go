@@ -24,7 +24,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 type signer struct {
@@ -91,7 +91,7 @@ func good(change ...map[string]any) map[string]any {
 
 func jwtConfig(keys string) Config {
 	return Config{Kind: KindJWT, Header: "X-Assertion", Issuer: issuer, Audience: []string{"outboxweb", "outboxweb-2"}, JWKS: keys,
-		Algorithms: []string{"RS256", "ES256", "EdDSA"}, Grants: outbox.Grants{outbox.RoleOperator: {"group:ops"}, outbox.RoleViewer: {"user:bea"}}}
+		Algorithms: []string{"RS256", "ES256", "EdDSA"}, Grants: operator.Grants{operator.RoleOperator: {"group:ops"}, operator.RoleViewer: {"user:bea"}}}
 }
 
 func asserting(text string) *http.Request { return request("192.0.2.1:80", "X-Assertion", text) }
@@ -118,10 +118,10 @@ func TestAssertion_ofEveryKindOfKeyIsTaken(t *testing.T) {
 	for _, keys := range []string{file, remote.URL} {
 		g, told := gate(t, jwtConfig(keys))
 		for _, s := range signers {
-			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
-			wantUser(t, g, asserting("Bearer "+s.sign(t, good(map[string]any{"aud": "outboxweb-2"}))), "ana@example.org", outbox.RoleOperator, "ops")
+			wantUser(t, g, asserting(s.sign(t, good())), "ana@example.org", operator.RoleOperator, "ops")
+			wantUser(t, g, asserting("Bearer "+s.sign(t, good(map[string]any{"aud": "outboxweb-2"}))), "ana@example.org", operator.RoleOperator, "ops")
 			s.id = ""
-			wantUser(t, g, asserting(s.sign(t, good(map[string]any{"iat": now.Unix() + 59, "nbf": now.Unix() + 59}))), "ana@example.org", outbox.RoleOperator, "ops")
+			wantUser(t, g, asserting(s.sign(t, good(map[string]any{"iat": now.Unix() + 59, "nbf": now.Unix() + 59}))), "ana@example.org", operator.RoleOperator, "ops")
 		}
 		wantDenied(t, g, told, asserting(signers[0].sign(t, good(map[string]any{"groups": "dev"}))), whyRole, `"dev"`)
 	}
@@ -217,7 +217,7 @@ func TestAssertion_thatIsNoneIsRefused(t *testing.T) {
 	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "X-Assertion", text), whyDuplicate, "2 times")
 	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "X_assertion", text), whyVariant, "X_assertion")
 	wantDenied(t, g, told, request("192.0.2.1:80", "X-Assertion", text, "Authorization", token), whyTogether, "X-Assertion")
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(text), "ana@example.org", operator.RoleOperator, "ops")
 }
 
 func withHeader(t testing.TB, s signer, name string, value any) string {
@@ -267,7 +267,7 @@ func TestAssertion_isTakenWithinAMinuteOfItsTimes(t *testing.T) {
 		{map[string]any{"exp": now.Unix() - 3600, "iss": "other"}, whyIssuer, "another issuer"},
 	} {
 		if r := asserting(s.sign(t, good(c.claims))); c.why == "" {
-			wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
+			wantUser(t, g, r, "ana@example.org", operator.RoleOperator, "ops")
 		} else {
 			wantDenied(t, g, told, r, c.why, c.text)
 		}
@@ -281,9 +281,9 @@ func TestAssertion_claimsByPath(t *testing.T) {
 	c.UserClaim, c.GroupsClaim = "https://example.org/user", "custom.realm.groups"
 	g, told := gate(t, c)
 	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "email": nil,
-		"custom": map[string]any{"realm": map[string]any{"groups": []string{"ops"}}}}))), "bea", outbox.RoleOperator, "ops")
-	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom": "none"}))), "bea", outbox.RoleViewer)
-	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom.realm.groups": "ops"}))), "bea", outbox.RoleOperator, "ops")
+		"custom": map[string]any{"realm": map[string]any{"groups": []string{"ops"}}}}))), "bea", operator.RoleOperator, "ops")
+	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom": "none"}))), "bea", operator.RoleViewer)
+	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "custom.realm.groups": "ops"}))), "bea", operator.RoleOperator, "ops")
 	for _, claims := range []map[string]any{
 		{"https://example.org/USER": "bea"},
 		{"Custom.Realm.Groups": "ops"},
@@ -294,7 +294,7 @@ func TestAssertion_claimsByPath(t *testing.T) {
 		claims["https://example.org/user"] = "bea"
 		wantDenied(t, g, told, asserting(s.sign(t, good(claims))), whyMalformed, "could be taken for")
 	}
-	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "other": map[string]any{"Sub": 1, "AUD": 2}, "Email": "x"}))), "bea", outbox.RoleViewer)
+	wantUser(t, g, asserting(s.sign(t, good(map[string]any{"https://example.org/user": "bea", "other": map[string]any{"Sub": 1, "AUD": 2}, "Email": "x"}))), "bea", operator.RoleViewer)
 }
 
 // Rules for groups that no assertion can match are a mistake of the configuration.
@@ -302,9 +302,9 @@ func TestAssertion_withoutTheGroupsThatRulesNameSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, "k-1", jose.ES256)
 	c := jwtConfig(newKeyServer(t, s).URL)
-	c.GroupsClaim, c.Grants = "roles", outbox.Grants{outbox.RoleViewer: {"user:ana@example.org"}, outbox.RoleOperator: {"group:ops"}}
+	c.GroupsClaim, c.Grants = "roles", operator.Grants{operator.RoleViewer: {"user:ana@example.org"}, operator.RoleOperator: {"group:ops"}}
 	g, told := gate(t, c)
 	who, err := g.Identify(asserting(s.sign(t, good())))
-	must.Hold(t, err == nil && len(who.Hints) == 1 && strings.Contains(who.Hints[0], `no claim "roles"`) && strings.Contains(who.Lacks(outbox.RoleOperator), who.Hints[0]), "%+v, %v", who, err)
+	must.Hold(t, err == nil && len(who.Hints) == 1 && strings.Contains(who.Hints[0], `no claim "roles"`) && strings.Contains(who.Lacks(operator.RoleOperator), who.Hints[0]), "%+v, %v", who, err)
 	wantDenied(t, g, told, asserting(s.sign(t, good(map[string]any{"email": "eve@example.org"}))), whyRole, `no claim "roles"`)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 const (
@@ -32,11 +32,11 @@ const (
 func openKeys(c Config) (oidc.KeySet, error) {
 	switch {
 	case c.JWKS == "" && !fetchable(c.Issuer):
-		return nil, outbox.Invalid("auth-jwks", "it is missing: set where the issuer's public keys are, an https address or a file; only an issuer that is an https address can name them itself")
+		return nil, event.Invalid("auth-jwks", "it is missing: set where the issuer's public keys are, an https address or a file; only an issuer that is an https address can name them itself")
 	case c.JWKS != "" && !strings.Contains(c.JWKS, "://"):
 		return readKeyFile(c.JWKS, c.Algorithms)
 	case c.JWKS != "" && !fetchable(c.JWKS):
-		return nil, outbox.Invalid("auth-jwks", "%q is neither a file nor an https address; http is allowed on this machine alone", c.JWKS)
+		return nil, event.Invalid("auth-jwks", "%q is neither a file nor an https address; http is allowed on this machine alone", c.JWKS)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // a request on a dead connection would be sent twice
@@ -96,11 +96,11 @@ func parseKeys(text []byte, algorithms []string) (publicKeys, error) {
 func readKeyFile(name string, algorithms []string) (oidc.KeySet, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, outbox.Invalid("auth-jwks", "cannot read %s: %v", name, outbox.Cause(err))
+		return nil, event.Invalid("auth-jwks", "cannot read %s: %v", name, event.Cause(err))
 	}
 	set, err := parseKeys(text, algorithms)
 	if err != nil {
-		return nil, outbox.Invalid("auth-jwks", "%s: %v", name, err)
+		return nil, event.Invalid("auth-jwks", "%s: %v", name, err)
 	}
 	return set, nil
 }
@@ -171,11 +171,11 @@ func (k *remoteKeys) VerifySignature(ctx context.Context, text string) ([]byte, 
 	}
 	var denied *denial
 	pause := last.pause(k.Now())
-	switch again := outbox.Age(pause + time.Second - 1); {
+	switch again := event.Age(pause + time.Second - 1); {
 	case last.err != nil:
 		denied = temporaryDenial(last.err, "the issuer's keys cannot be read at the moment, so the signature cannot be checked; try again in %s", again)
 	case last == seen && !named:
-		denied = temporaryDenial(err, "the assertion in the header %s is signed with a key that was not among the issuer's keys %s ago; they are read again in %s: try again then", k.Header, outbox.Age(k.Now().Sub(last.asked)), again)
+		denied = temporaryDenial(err, "the assertion in the header %s is signed with a key that was not among the issuer's keys %s ago; they are read again in %s: try again then", k.Header, event.Age(k.Now().Sub(last.asked)), again)
 	default:
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (k *remoteKeys) keysAddress(text []byte) (string, error) {
 func read[T any](ctx context.Context, client *http.Client, address string, parse func([]byte) (T, error)) (found T, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%s: %w", address, outbox.Cause(err))
+			err = fmt.Errorf("%s: %w", address, event.Cause(err))
 		}
 	}()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // keyServer serves its keys and counts the requests.
@@ -91,7 +91,7 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	asked(1)
 	storm(func(int) string { return forged })
 	asked(1)
-	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", operator.RoleOperator, "ops")
 	asked(1)
 
 	server.holds(keySet(t, known, next))
@@ -101,12 +101,12 @@ func TestKeys_areAskedForOnceInTenSecondsWhateverArrives(t *testing.T) {
 	wantDenied(t, g, told, asserting(forged), whySignature, "not signed with one of the issuer's keys")
 	asked(1)
 	advance(time.Second)
-	wantUser(t, g, asserting(rotated), "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(rotated), "ana@example.org", operator.RoleOperator, "ops")
 	asked(2)
 	advance(fetchPause)
 	storm(unknown)
 	asked(3)
-	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(known.sign(t, good())), "ana@example.org", operator.RoleOperator, "ops")
 }
 
 func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
@@ -116,19 +116,19 @@ func TestKeys_thatWereWithdrawnAreForgotten(t *testing.T) {
 	g, told, advance := timed(t, jwtConfig(server.URL))
 	lasting := map[string]any{"exp": now.Unix() + 86_400}
 	text := stolen.sign(t, good(lasting))
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(text), "ana@example.org", operator.RoleOperator, "ops")
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	advance(fetchPause)
 	for range 2 { // a session stays valid when the issuer has changed keys while its server does not answer
 		wantDenied(t, g, told, asserting(next.sign(t, good(lasting))), whyUnavailable, "keys cannot be read at the moment")
 	}
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(text), "ana@example.org", operator.RoleOperator, "ops")
 	advance(keysAge)
-	wantUser(t, g, asserting(text), "ana@example.org", outbox.RoleOperator, "ops") // old keys are better than none
+	wantUser(t, g, asserting(text), "ana@example.org", operator.RoleOperator, "ops") // old keys are better than none
 	server.holds(keySet(t, next))
 	advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
-	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, asserting(next.sign(t, good(lasting))), "ana@example.org", operator.RoleOperator, "ops")
 	wantDenied(t, g, told, asserting(text), whyUnavailable, "not among the issuer's keys 0 s ago; they are read again in 10 s")
 	advance(fetchPause)
 	wantDenied(t, g, told, asserting(text), whySignature, "not signed with one of the issuer's keys")
@@ -140,7 +140,7 @@ func TestKeys_thatAreKnownDoNotWaitForOthers(t *testing.T) {
 	known := newSigner(t, "k-1", jose.ES256)
 	g, _, advance := timed(t, jwtConfig(newKeyServer(t, known).URL))
 	r := asserting(known.sign(t, good(map[string]any{"exp": now.Unix() + 86_400})))
-	wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
+	wantUser(t, g, r, "ana@example.org", operator.RoleOperator, "ops")
 	advance(keysAge)
 	asked, answered := make(chan bool), make(chan bool)
 	g.remote().client.Transport = transport(func(*http.Request) (*http.Response, error) {
@@ -177,11 +177,11 @@ func TestKeys_areFoundByTheIssuersDocument(t *testing.T) {
 	s := newSigner(t, "k-1", jose.RS256)
 	server := newKeyServer(t)
 	server.documents(t, server.URL, server.URL+"/keys", keySet(t, s))
-	g, told, advance := timed(t, Config{Kind: KindJWT, Preset: "oauth2-proxy", Issuer: server.URL, Audience: []string{"outboxweb"}, Grants: outbox.Grants{outbox.RoleViewer: {"*"}}})
+	g, told, advance := timed(t, Config{Kind: KindJWT, Preset: "oauth2-proxy", Issuer: server.URL, Audience: []string{"outboxweb"}, Grants: operator.Grants{operator.RoleViewer: {"*"}}})
 	from := func(text string) *http.Request { return request("192.0.2.1:80", "X-Outboxweb-Id-Token", text) }
 	text := s.sign(t, good(map[string]any{"iss": server.URL}))
-	wantUser(t, g, from(text), "ana@example.org", outbox.RoleViewer)
-	wantUser(t, g, from("Bearer "+text), "ana@example.org", outbox.RoleViewer)
+	wantUser(t, g, from(text), "ana@example.org", operator.RoleViewer)
+	wantUser(t, g, from("Bearer "+text), "ana@example.org", operator.RoleViewer)
 	wantDenied(t, g, told, from("ana@example.org"), whyMalformed, "not a signed JWT")
 	wantDenied(t, g, told, from(newSigner(t, "k-1", jose.RS256).sign(t, good(map[string]any{"iss": server.URL}))), whySignature, "not signed with one of the issuer's keys")
 	wantDenied(t, g, told, from(s.sign(t, good(map[string]any{"iss": server.URL, "exp": now.Unix() - 300}))), whyOutlived, "let the proxy refresh it (oauth2-proxy: cookie_refresh below the token's lifetime,")
@@ -264,10 +264,10 @@ func TestRun_readsTheKeysBeforeAnybodyAsks(t *testing.T) {
 		wantDenied(t, g, told, r, whyUnavailable, "cannot be read at the moment, so the signature cannot be checked; try again in 5 s")
 		away = false
 		after(5*time.Second, "")
-		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
+		wantUser(t, g, r, "ana@example.org", operator.RoleOperator, "ops")
 		away = true
 		after(keysAge, "the issuer's keys cannot be read again: https://sso.example.org/keys: connection refused; those of 2000-01-01 00:00:30 UTC are used, and the next try is at 2000-01-01 01:00:40 UTC")
-		wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
+		wantUser(t, g, r, "ana@example.org", operator.RoleOperator, "ops")
 		away = false
 		after(fetchPause, "")
 		hangs = true
@@ -311,7 +311,7 @@ func TestKeys_thatCannotBeReadPutEverybodyOff(t *testing.T) {
 				must.Equal(t, server.asked.Load(), 1, "how often the key server was asked")
 				server.documents(t, server.URL, server.URL+"/keys", keySet(t, s))
 				advance(fetchPause)
-				wantUser(t, g, r, "ana@example.org", outbox.RoleOperator, "ops")
+				wantUser(t, g, r, "ana@example.org", operator.RoleOperator, "ops")
 			})
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // Reasons of refusals, as counted.
@@ -40,7 +41,7 @@ const (
 var kinds = map[string]error{
 	whyClaims: ErrRefused, whyName: ErrRefused, whyGroups: ErrRefused, whyRole: ErrNoRole,
 	whyIssuer: ErrRefused, whyAudience: ErrRefused, whyFuture: ErrRefused, whyOutlived: ErrRefused,
-	whyUnavailable: outbox.ErrBusy,
+	whyUnavailable: event.ErrBusy,
 }
 
 // kindOf returns the kind of refusals for a reason: ErrUnidentified unless it is in kinds.
@@ -90,7 +91,7 @@ func (g *Gate) recordRefusal(r *http.Request, denied *denial) {
 	if !due {
 		return
 	}
-	about := []any{"why", denied.why, "detail", denied.refusal.Detail, "peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "left_out", leftOut}
+	about := []any{"why", denied.why, "detail", denied.refusal.Detail, "peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, operator.RequestIDs(r.Context()), "left_out", leftOut}
 	if denied.cause != nil {
 		about = append(about, "err", denied.cause)
 	}
@@ -110,6 +111,6 @@ func (g *Gate) warnOfUnread(r *http.Request) {
 	}
 	if leftOut, due := g.grumbles.due("unread", g.config.Now(), unreadPause); due {
 		g.config.Logger.Warn("identity headers arrived and are not read: let the proxy empty them, or set --auth and --trusted-proxy to read them", "headers", names,
-			"peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "left_out", leftOut)
+			"peer", peerOf(r).String(), "method", r.Method, "path", r.URL.Path, operator.RequestIDs(r.Context()), "left_out", leftOut)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 const (
@@ -53,8 +54,8 @@ func bearer(h http.Header) (text string, shown bool, denied *denial) {
 }
 
 // byToken identifies the owner of an API token.
-func (g *Gate) byToken(ctx context.Context, text string) (outbox.Identity, *denial) {
-	var nobody outbox.Identity
+func (g *Gate) byToken(ctx context.Context, text string) (operator.Identity, *denial) {
+	var nobody operator.Identity
 	if !WellFormed(text) {
 		return nobody, deny(whyMalformed, "the bearer token was not issued by this server: its tokens are %s and 43 characters; create one with outboxweb token create", tokenPrefix)
 	}
@@ -64,7 +65,7 @@ func (g *Gate) byToken(ctx context.Context, text string) (outbox.Identity, *deni
 	token, err := g.config.Tokens(ctx, HashToken(text))
 	now := g.config.Now()
 	switch {
-	case errors.Is(err, outbox.ErrNotFound):
+	case errors.Is(err, event.ErrNotFound):
 		return nobody, deny(whyUnknown, "there is no such token; list them with outboxweb token list")
 	case err != nil:
 		return nobody, temporaryDenial(err, "the token cannot be looked up at the moment: the database is busy or unavailable; try again in a moment")

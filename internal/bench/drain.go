@@ -15,9 +15,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -41,8 +42,8 @@ func loadProjection(dialect string) (*projection.Set, error) {
 }
 
 // event returns event n of a campaign, of a typical size.
-func event(campaign, n int) outbox.Event {
-	return outbox.Event{
+func anEvent(campaign, n int) event.Event {
+	return event.Event{
 		CampaignID: fmt.Sprintf("c-%d", campaign), EventID: fmt.Sprintf("e-%d", n), EventType: "bench.moved",
 		OccurredAt: time.UnixMicro(1_700_000_000_000_000 + int64(n)*1000),
 		ActorType:  "participant", ActorID: "p-1", EntityType: "token", EntityID: fmt.Sprintf("t-%d", n%10_000),
@@ -59,9 +60,9 @@ type backlog struct {
 // append appends the events in batches.
 func (l backlog) append(ctx context.Context, st *store.Store, batch int, tell func(done, total int64)) error {
 	for n := 0; n < l.events && ctx.Err() == nil; {
-		events := make([]outbox.Event, min(batch, l.events-n))
+		events := make([]event.Event, min(batch, l.events-n))
 		for i := range events {
-			events[i] = event(l.first+n%l.campaigns, n/l.campaigns)
+			events[i] = anEvent(l.first+n%l.campaigns, n/l.campaigns)
 			n++
 		}
 		if _, err := st.Append(ctx, store.Append{Events: events}); err != nil {
@@ -134,7 +135,7 @@ func (b *bench) fill(ctx context.Context, o store.Options, l backlog) error {
 
 // lastError returns the reason why an event was not applied.
 func lastError(ctx context.Context, q *queue.Queue) error {
-	page, err := q.Rows(ctx, outbox.RowFilter{Status: outbox.Failed, Limit: 1})
+	page, err := q.Rows(ctx, campaign.RowFilter{Status: event.Failed, Limit: 1})
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}
@@ -169,8 +170,8 @@ func (b *bench) openWorker(ctx context.Context, o store.Options, left *atomic.In
 			end(errNotApplied)
 		}
 	}}
-	w := worker.New(worker.Config{Queue: queue.New(st), Set: b.set, Mode: outbox.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
-		Lease: outbox.DefaultLease, Build: b.Build, Concurrency: o.Concurrency,
+	w := worker.New(worker.Config{Queue: queue.New(st), Set: b.set, Mode: campaign.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
+		Lease: event.DefaultLease, Build: b.Build, Concurrency: o.Concurrency,
 		Metrics: m, Logger: slog.New(slog.DiscardHandler)})
 	st.OnWork(w.Wake)
 	return w, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -40,16 +40,16 @@ func findStorage(ctx context.Context, c Config) (s *storage, err error) {
 	}
 	switch {
 	case projections != "" && s.dialect != engine.DialectOf(projections):
-		return nil, outbox.Setup("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to run benchmarks")
+		return nil, event.Setup("--journal-db and --projections-db must both be sqlite:PATH or both postgres://… to run benchmarks")
 	case isFile:
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
-			return nil, outbox.Setup("--dir: cannot create %s: %v", s.dir, outbox.Cause(err))
+			return nil, event.Setup("--dir: cannot create %s: %v", s.dir, event.Cause(err))
 		}
 		return s, nil
 	case s.dialect == "sqlite":
-		return nil, outbox.Setup("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", c.JournalDB)
+		return nil, event.Setup("--journal-db: %q is not a database URL; use sqlite:PATH or postgres://…", c.JournalDB)
 	case c.Dir != "":
-		return nil, outbox.Setup("--dir is for SQLite; on PostgreSQL the benchmarks run in the databases that the URLs name")
+		return nil, event.Setup("--dir is for SQLite; on PostgreSQL the benchmarks run in the databases that the URLs name")
 	}
 	if s.journal, err = findServer(ctx, "--journal-db", c.JournalDB); err == nil {
 		s.projections, err = findServer(ctx, "--projections-db", projections)
@@ -73,7 +73,7 @@ func (s *storage) fresh(do func(store.Options) error) (err error) {
 func (s *storage) inDir(do func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp(s.dir, "outboxweb-bench-")
 	if err != nil {
-		return outbox.Setup("--dir: cannot write to %s: %v", s.dir, outbox.Cause(err))
+		return event.Setup("--dir: cannot write to %s: %v", s.dir, event.Cause(err))
 	}
 	defer s.cleanUp(&err, func() error { return os.RemoveAll(dir) })
 	return do(dir)
@@ -144,7 +144,7 @@ func commitRate(ctx context.Context, conn *pgx.Conn, schema string) (float64, er
 	table := schema + ".one"
 	_, err := conn.Exec(ctx, "create schema "+schema+"; create table "+table+" (n bigint not null); insert into "+table+" values (0)", pgx.QueryExecModeSimpleProtocol)
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return 0, outbox.Setup("cannot make a schema to measure in: %s", refused.Message)
+		return 0, event.Setup("cannot make a schema to measure in: %s", refused.Message)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("make a schema to measure in: %w", err)
@@ -169,7 +169,7 @@ type server struct {
 func findServer(ctx context.Context, flag, url string) (server, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return server{}, outbox.Setup("%s is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE", flag)
+		return server{}, event.Setup("%s is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE", flag)
 	}
 	delete(config.RuntimeParams, "search_path")         // a pooler may refuse it
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // without prepared statements, which a pooler may lose
@@ -179,7 +179,7 @@ func findServer(ctx context.Context, flag, url string) (server, error) {
 		if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 			says = refused.Message
 		}
-		return s, outbox.Setup("%s: cannot connect: %s", flag, says)
+		return s, event.Setup("%s: cannot connect: %s", flag, says)
 	}
 	return s, nil
 }

@@ -28,8 +28,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
@@ -83,7 +83,7 @@ type Journal struct {
 }
 
 // Parse returns the events in the form in which they are stored.
-func (j Journal) Parse(tb testing.TB) []outbox.Event {
+func (j Journal) Parse(tb testing.TB) []event.Event {
 	tb.Helper()
 	return parse(tb, j.Lines)
 }
@@ -104,7 +104,7 @@ type Trace struct {
 }
 
 // Parse returns the events in the form in which they are stored.
-func (t Trace) Parse(tb testing.TB) []outbox.Event {
+func (t Trace) Parse(tb testing.TB) []event.Event {
 	tb.Helper()
 	return parse(tb, bytes.Join(t.Lines, nil))
 }
@@ -130,14 +130,14 @@ func EachTraces[T runner[T]](t T, run func(t T, traces Traces)) {
 }
 
 // parse reads events; those without a seq get the next one.
-func parse(tb testing.TB, lines []byte) []outbox.Event {
+func parse(tb testing.TB, lines []byte) []event.Event {
 	tb.Helper()
-	var events []outbox.Event
+	var events []event.Event
 	last := map[string]int64{}
 	for line := range bytes.Lines(lines) {
-		e, err := outbox.ParseEvent(line)
+		e, err := event.ParseEvent(line)
 		if err == nil {
-			err = e.Normalize(outbox.DefaultMaxPayload)
+			err = e.Normalize(event.DefaultMaxPayload)
 		}
 		if err != nil {
 			tb.Fatalf("line %d: %v", len(events)+1, err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sample"
 )
 
@@ -35,7 +35,7 @@ func makeJournal(tb testing.TB) Journal {
 		j.Lines = append(j.Lines, line(tb, e)...)
 	}
 	for i, step := range ferry {
-		j.Lines = append(j.Lines, line(tb, outbox.Event{
+		j.Lines = append(j.Lines, line(tb, event.Event{
 			CampaignID: "ferry", Seq: int64(i + 1), EventID: fmt.Sprintf("ferry-%d", i+1), EventType: step.eventType,
 			OccurredAt: end.Add(time.Duration(i) * 1500 * time.Millisecond), ActorType: "participant", ActorID: "p-1",
 			EntityID: step.entity, Payload: json.RawMessage(step.payload),
@@ -44,7 +44,7 @@ func makeJournal(tb testing.TB) Journal {
 	return j
 }
 
-func line(tb testing.TB, e outbox.Event) []byte {
+func line(tb testing.TB, e event.Event) []byte {
 	tb.Helper()
 	return must.Get(sample.Line(e)).Or(tb)
 }
@@ -99,13 +99,13 @@ func makeTraces(tb testing.TB) Traces {
 // makeTrace makes up the trace with an index. Every second one requests an
 // exception, one has an approval without one, one is about no entity, one ends twice, and
 // the last does not end.
-func makeTrace(name string, i int) []outbox.Event {
+func makeTrace(name string, i int) []event.Event {
 	rng := rand.New(rand.NewPCG(seed, uint64(i)))
 	trace := fmt.Sprintf("%016x", rng.Uint64())
 	at := end.Add(time.Duration(i) * time.Hour)
-	var all []outbox.Event
+	var all []event.Event
 	add := func(eventType, payload string, args ...any) {
-		all = append(all, outbox.Event{
+		all = append(all, event.Event{
 			CampaignID: name, Seq: int64(len(all) + 1), EventID: fmt.Sprintf("%016x", rng.Uint64()), EventType: eventType, OccurredAt: at,
 			ActorType: "agent", ActorID: name + "-bot", EntityType: "trace", EntityID: trace, Payload: fmt.Appendf(nil, payload, args...),
 		})

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/operations"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/queue"
@@ -57,7 +58,7 @@ func (e *Engine) WorkOnRuns(w *worker.Worker, c runs.WorkerConfig) {
 }
 
 // ValidToken finds an API token by the hash of its text, for auth.Config, and records its use.
-func (e *Engine) ValidToken(ctx context.Context, hash string) (outbox.Token, error) {
+func (e *Engine) ValidToken(ctx context.Context, hash string) (operator.Token, error) {
 	token, err := e.Tokens.TokenByHash(ctx, hash)
 	if err == nil && token.State(time.Now()) == "valid" {
 		e.Tokens.RecordTokenUse(ctx, token)
@@ -88,9 +89,9 @@ func (e *Engine) RegisterAuditOnly(ctx context.Context, types []string) error {
 	if len(types) == 0 {
 		return nil
 	}
-	intents := make(map[string]outbox.Intent, len(types))
+	intents := make(map[string]event.Intent, len(types))
 	for _, eventType := range types {
-		intents[eventType] = outbox.IntentAuditOnly
+		intents[eventType] = event.IntentAuditOnly
 	}
 	return e.RegisterEventTypes(ctx, intents)
 }
@@ -103,16 +104,16 @@ const installTries = 5
 // against them. An error names the file and line at fault.
 func Install(ctx context.Context, st *store.Store, set *projection.Set) error {
 	err := st.Examine(ctx)
-	if errors.Is(err, outbox.ErrSetup) {
+	if errors.Is(err, event.ErrSetup) {
 		return err
 	}
 	for range installTries {
-		if err = runs.Install(ctx, st, set); !errors.Is(err, outbox.ErrBusy) || ctx.Err() != nil {
+		if err = runs.Install(ctx, st, set); !errors.Is(err, event.ErrBusy) || ctx.Err() != nil {
 			break
 		}
 	}
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
-		return outbox.Setup("%s; if the file is correct, the tables were created by another version of it, or changed since: drop them, and the next start makes them again and fills them", refusal.Detail)
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
+		return event.Setup("%s; if the file is correct, the tables were created by another version of it, or changed since: drop them, and the next start makes them again and fills them", refusal.Detail)
 	}
 	return err
 }

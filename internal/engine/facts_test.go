@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -44,5 +44,5 @@ values ($1, $2, '[]', 1, '["seats"]', '{}', '', 'ana', 'page', '', 1, 1, 1)`, ru
 	if !facts.Loaded[0].BuiltByOtherVersion || facts.Loaded[1].BuiltByOtherVersion || len(facts.Quarantined) != 1 || facts.Quarantined[0].Example != "no such column" {
 		t.Errorf("built by others %+v, failures %+v", facts.Loaded, facts.Quarantined)
 	}
-	must.Hold(t, len(facts.Runs) == 5 && facts.Runs[0].Kind == outbox.RunRehearse, "runs %+v", facts.Runs)
+	must.Hold(t, len(facts.Runs) == 5 && facts.Runs[0].Kind == replay.RunRehearse, "runs %+v", facts.Runs)
 }

@@ -11,15 +11,18 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/handlers"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
@@ -38,8 +41,8 @@ type Config struct {
 	Flags
 	// NoWorker leaves applying, runs and operations to other processes.
 	NoWorker    bool
-	Campaigns   outbox.Scope  // to apply
-	KeepAudit   time.Duration // 0 keeps records forever
+	Campaigns   campaign.Scope // to apply
+	KeepAudit   time.Duration  // 0 keeps records forever
 	KeepHistory time.Duration
 	// Subscriptions are the publishers that this process knows, and delivers for unless NoPublish.
 	Subscriptions []destination.Subscription
@@ -74,7 +77,7 @@ type Flags struct {
 // StoreOptions completes the options of the store.
 func (f Flags) StoreOptions(o store.Options) store.Options {
 	o.EventTimeout, o.Lease, o.Concurrency = f.EventTimeout, f.Lease, f.Concurrency
-	o.Retry = outbox.Retry{MaxAttempts: f.MaxAttempts, Base: f.RetryBase, Max: f.RetryMax}
+	o.Retry = event.Retry{MaxAttempts: f.MaxAttempts, Base: f.RetryBase, Max: f.RetryMax}
 	return o
 }
 
@@ -112,7 +115,7 @@ func New(c Config) *Process {
 	w := worker.New(worker.Config{Queue: e.Queue, Samples: e.Samples, Set: c.Set, Metrics: c.Metrics, Logger: c.Logger, Mode: e.Mode(), Campaigns: c.Campaigns, BatchSize: c.BatchSize, BatchBytes: c.BatchBytes,
 		PollInterval: c.PollInterval, Lease: c.Lease, Build: c.Version, Concurrency: c.Concurrency, Redact: c.Redact})
 	e.WorkOnRuns(w, runs.WorkerConfig{PollInterval: w.PollInterval, Lease: w.Lease, Parallel: c.RunParallel, Rate: c.RunRate, VerifyEvery: c.VerifyEvery})
-	if w.Mode != outbox.ModeShadow {
+	if w.Mode != campaign.ModeShadow {
 		w.Beside = append(w.Beside, func(ctx context.Context) { e.Operations.Work(ctx, w.PollInterval, c.Logger) })
 	}
 	delivering := c.Subscriptions
@@ -130,7 +133,7 @@ func New(c Config) *Process {
 		relay.Wake()
 		drain.Wake()
 	})
-	e.OnWentBack(func(back *outbox.WentBack) func() {
+	e.OnWentBack(func(back *campaign.WentBack) func() {
 		return func() {
 			c.Logger.Error(back.Says(), "remembered", back.Remembered, "gone", back.Gone, "head", back.Head)
 		}
@@ -143,7 +146,7 @@ func New(c Config) *Process {
 // intakeWorker returns what moves the rows of the sources to the journal.
 func (e *Engine) intakeWorker(c Config, w *worker.Worker) *intake.Worker {
 	config := intake.WorkerConfig{Intake: e.Intake, ID: w.ID(), Metrics: c.Metrics, Logger: c.Logger, Lease: w.Lease, MaxPayload: c.MaxPayload}
-	if e.Mode() == outbox.ModeInline {
+	if e.Mode() == campaign.ModeInline {
 		config.Inline = w.ApplyInline
 	}
 	return intake.NewWorker(config)
@@ -234,36 +237,36 @@ func (p *Process) Handler(h handlers.Config) http.Handler {
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
 	h.MaxAppendEvents = p.MaxEvents
 	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)
-	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (outbox.RunResult, error) {
+	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (replay.RunResult, error) {
 		return runs.DryRun(ctx, e.Store, p.Set, campaign, seq, next)
 	}
 	if !p.NoRehearse {
-		h.Rehearse = func(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest) (outbox.Run, error) {
+		h.Rehearse = func(ctx context.Context, o operator.Command, order replay.RehearsalRequest) (replay.Run, error) {
 			return e.Runs.Rehearse(ctx, o, order, p.Set)
 		}
 		h.ProjectionFile = p.loadedFile
 	}
 	h.TestPublisher = p.testPublisher
-	if e.Mode() == outbox.ModeInline {
+	if e.Mode() == campaign.ModeInline {
 		h.InlineApply = p.ApplyInline
 	}
 	return handlers.New(h)
 }
 
 // loadedFile returns the loaded file of a projection; an empty one if it has none.
-func (p *Process) loadedFile(name string) outbox.RehearsalFile {
+func (p *Process) loadedFile(name string) campaign.RehearsalFile {
 	for _, f := range p.Set.Files() {
 		if f.Projection == name {
-			return outbox.RehearsalFile{Name: f.Name, Text: f.Text}
+			return campaign.RehearsalFile{Name: f.Name, Text: f.Text}
 		}
 	}
-	return outbox.RehearsalFile{}
+	return campaign.RehearsalFile{}
 }
 
 // Explainer explains why projections of the set fail, and waits for so long to learn which event made
 // the row that is in the way.
-func (e *Engine) Explainer(set *projection.Set, travel *timetravel.Travel, wait time.Duration) func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
-	return func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+func (e *Engine) Explainer(set *projection.Set, travel *timetravel.Travel, wait time.Duration) func(context.Context, projection.Hider, string, int64) (projection.EventExplanation, error) {
+	return func(ctx context.Context, hide projection.Hider, campaign string, seq int64) (projection.EventExplanation, error) {
 		x, err := runs.Explain(ctx, e.Queue, set, hide, campaign, seq)
 		if err == nil {
 			travel.NameEvents(ctx, &x, wait)

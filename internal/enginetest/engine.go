@@ -17,11 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -94,32 +97,32 @@ select cast(:campaign_id as text), count(*) + 1, cast(:seq as bigint) from trail
 `
 
 // Opened is an event that sets a campaign's balance in accounts.
-func Opened(campaign string, balance int) outbox.Event {
+func Opened(campaign string, balance int) event.Event {
 	return EventOf(campaign, "opened", fmt.Sprintf(`{"balance":%d}`, balance))
 }
 
 // Spent is an event that fails in accounts with a lower balance.
-func Spent(campaign string, amount int) outbox.Event {
+func Spent(campaign string, amount int) event.Event {
 	return EventOf(campaign, "spent", fmt.Sprintf(`{"amount":%d}`, amount))
 }
 
 // Probed is an event that calls the probe of a key.
-func Probed(campaign, key string) outbox.Event {
+func Probed(campaign, key string) event.Event {
 	return EventOf(campaign, "probed", fmt.Sprintf(`{"key":%q}`, key))
 }
 
 // Noted is an event that only the ledger records.
-func Noted(campaign string) outbox.Event { return EventOf(campaign, "noted", `{}`) }
+func Noted(campaign string) event.Event { return EventOf(campaign, "noted", `{}`) }
 
 // EventOf is an event of a type.
-func EventOf(campaign, eventType, payload string) outbox.Event {
-	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
+func EventOf(campaign, eventType, payload string) event.Event {
+	return event.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)}
 }
 
 // Notes are n events of each of the campaigns, which are separated by spaces.
-func Notes(campaigns string, n int) (all []outbox.Event) {
+func Notes(campaigns string, n int) (all []event.Event) {
 	for campaign := range strings.FieldsSeq(campaigns) {
-		all = append(all, slices.Repeat([]outbox.Event{Noted(campaign)}, n)...)
+		all = append(all, slices.Repeat([]event.Event{Noted(campaign)}, n)...)
 	}
 	return all
 }
@@ -153,7 +156,7 @@ func MaxAttempts(n int) Option { return func(o *Options) { o.Retry.MaxAttempts =
 func BatchSize(rows int) Option { return func(o *Options) { o.Worker.BatchSize = rows } }
 
 // InMode sets the mode of the worker and its store.
-func InMode(m outbox.Mode) Option { return func(o *Options) { o.Worker.Mode = m } }
+func InMode(m campaign.Mode) Option { return func(o *Options) { o.Worker.Mode = m } }
 
 // Polling sets the worker's poll interval.
 func Polling(d time.Duration) Option { return func(o *Options) { o.Worker.PollInterval = d } }
@@ -220,7 +223,7 @@ func OpenCode(tb testing.TB, p dbtest.Pair, code []projection.Code, options ...O
 }
 
 func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, options []Option) *Engine {
-	o := Options{Options: storetest.OptionsFor(p), Worker: worker.Config{Mode: outbox.ModeOutbox, Build: "test"}, Clock: new(storetest.Clock)}
+	o := Options{Options: storetest.OptionsFor(p), Worker: worker.Config{Mode: campaign.ModeOutbox, Build: "test"}, Clock: new(storetest.Clock)}
 	o.Now, o.Options.EventTimeout = time.Now, storetest.Patience
 	for _, change := range options {
 		change(&o)
@@ -235,7 +238,7 @@ func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, options []Option
 	b.RunWorker = runs.NewWorker(runs.WorkerConfig{Runs: b.Runs, Set: set, Worker: w.Name(), Logger: w.Logger, Lease: w.Lease, PollInterval: w.PollInterval,
 		Applying: w.Applying, Failure: w.Failure})
 	w.Beside = append(w.Beside, b.RunWorker.Work)
-	if w.Mode != outbox.ModeShadow {
+	if w.Mode != campaign.ModeShadow {
 		w.Beside = append(w.Beside, func(ctx context.Context) { b.Operations.Work(ctx, w.PollInterval, w.Logger) })
 	}
 	return b
@@ -257,7 +260,7 @@ func (b *Engine) Drain() *Engine {
 func (b *Engine) MustPass() bool { return must.Get(b.Worker.Pass(b.Ctx)).Or(b.TB) }
 
 // Pass appends events, if there are any, and processes one wave.
-func (b *Engine) Pass(events ...outbox.Event) *Engine {
+func (b *Engine) Pass(events ...event.Event) *Engine {
 	b.MustAppend(events...)
 	b.MustPass()
 	return b
@@ -286,7 +289,7 @@ func (b *Engine) Start() (stop func()) {
 }
 
 // Feed appends events and applies all that is due.
-func (b *Engine) Feed(events ...outbox.Event) *Engine {
+func (b *Engine) Feed(events ...event.Event) *Engine {
 	b.MustAppend(events...)
 	b.Drain()
 	return b
@@ -359,12 +362,12 @@ func (b *Engine) SetAsideCursors() []string {
 }
 
 // MustStand fails unless a row has this status and number of attempts, besides those that quarantined a projection.
-func (b *Engine) MustStand(campaign string, seq int64, status outbox.Status, attempts int) *Engine {
-	r := b.MustRow(campaign, seq)
-	history := slices.DeleteFunc(r.Attempts, func(a outbox.Attempt) bool { return a.Quarantined })
+func (b *Engine) MustStand(campaignID string, seq int64, status event.Status, attempts int) *Engine {
+	r := b.MustRow(campaignID, seq)
+	history := slices.DeleteFunc(r.Attempts, func(a campaign.Attempt) bool { return a.Quarantined })
 	must.Hold(b.TB, r.Row.Status == status && r.Row.AttemptCount == attempts && len(history) == attempts,
 		"campaign %q seq %d is %s after %d attempts with %d in its history, want %s after %d (%s)",
-		campaign, seq, r.Row.Status, r.Row.AttemptCount, len(history), status, attempts, r.Row.LastError)
+		campaignID, seq, r.Row.Status, r.Row.AttemptCount, len(history), status, attempts, r.Row.LastError)
 	return b
 }
 
@@ -377,10 +380,10 @@ func (b *Engine) MustWait(campaign string, seq int64) *Engine {
 }
 
 // Operator is a command of the operator in these tests.
-var Operator = outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}, Reason: "mended", Confirm: "rebuild all campaigns"}
+var Operator = operator.Command{By: operator.Operator{Name: "ana", Via: "cli"}, Reason: "mended", Confirm: "rebuild all campaigns"}
 
 // RunToEnd starts a run and works until no run is left.
-func (b *Engine) RunToEnd(order outbox.RunRequest) outbox.Run {
+func (b *Engine) RunToEnd(order replay.RunRequest) replay.Run {
 	run := b.StartRun(order)
 	b.StepRuns()
 	return b.MustRun(run.ID)
@@ -394,7 +397,7 @@ func (b *Engine) StepRuns() *Engine {
 }
 
 // RunResult is the result of a campaign in a run.
-func (b *Engine) RunResult(run outbox.Run, campaign string) outbox.RunResult {
+func (b *Engine) RunResult(run replay.Run, campaign string) replay.RunResult {
 	return must.Get(b.Runs.ResultOf(b.Ctx, run.ID, campaign)).Or(b.TB)
 }
 
@@ -415,7 +418,7 @@ func (b *Engine) PauseProjection(projection, campaign string) *Engine {
 }
 
 // ResumeProjection undoes PauseProjection.
-func (b *Engine) ResumeProjection(projection, campaign string) outbox.ProjectionPause {
+func (b *Engine) ResumeProjection(projection, campaign string) campaign.ProjectionPause {
 	return must.Get(b.Runs.ResumeProjection(b.Ctx, Operator, projection, campaign, b.Infos)).Or(b.TB)
 }
 

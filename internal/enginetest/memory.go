@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
@@ -31,7 +31,7 @@ func NewMemory(tb testing.TB, sources ...string) *Memory {
 }
 
 // Apply applies an event.
-func (m *Memory) Apply(ctx context.Context, e *outbox.Event) error {
+func (m *Memory) Apply(ctx context.Context, e *event.Event) error {
 	tx, err := m.Begin()
 	if err != nil {
 		return err

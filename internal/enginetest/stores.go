@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -19,7 +20,7 @@ type Rooms struct {
 	*storetest.Fixture
 	Operations *operations.Operations
 	Runs       *runs.Runs
-	Infos      []outbox.ProjectionInfo // by the worker of its runs
+	Infos      []campaign.ProjectionInfo // by the worker of its runs
 }
 
 // OpenRooms opens a store on empty databases of its own, with its operations and runs. change adjusts its options.
@@ -44,20 +45,20 @@ func (f *Rooms) Beside(change ...func(*store.Options)) *Rooms {
 
 // LoadedRuns are the projections in runs of Rooms, and VersionsRuns the versions of a worker that has loaded them.
 var (
-	LoadedRuns   = []outbox.ProjectionInfo{{Name: "roster", Version: "v1"}, {Name: "history", Version: "v2"}}
+	LoadedRuns   = []campaign.ProjectionInfo{{Name: "roster", Version: "v1"}, {Name: "history", Version: "v2"}}
 	VersionsRuns = map[string]string{"roster": "v1", "history": "v2"}
 )
 
 // Everything requests a verification of every campaign.
-var Everything = outbox.RunRequest{Kind: outbox.RunVerify, All: true}
+var Everything = replay.RunRequest{Kind: replay.RunVerify, All: true}
 
 // Rebuild requests a rebuild of campaigns.
-func Rebuild(campaigns ...string) outbox.RunRequest {
-	return outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: campaigns}
+func Rebuild(campaigns ...string) replay.RunRequest {
+	return replay.RunRequest{Kind: replay.RunRebuild, Campaigns: campaigns}
 }
 
 // StartRun starts a run with the loaded projections.
-func (f *Rooms) StartRun(order outbox.RunRequest) outbox.Run {
+func (f *Rooms) StartRun(order replay.RunRequest) replay.Run {
 	o := storetest.Ana("looks odd")
 	o.Confirm = Operator.Confirm
 	return must.Get(f.Runs.Start(f.Ctx, o, order, f.Infos)).Or(f.TB)
@@ -77,23 +78,23 @@ func (f *Rooms) NoRun(w queue.Worker) {
 }
 
 // MustRun reads a run.
-func (f *Rooms) MustRun(id int64) outbox.Run { return must.Get(f.Runs.Get(f.Ctx, id)).Or(f.TB) }
+func (f *Rooms) MustRun(id int64) replay.Run { return must.Get(f.Runs.Get(f.Ctx, id)).Or(f.TB) }
 
 // ReportRun reports a run's progress, at two events a second.
-func (f *Rooms) ReportRun(l runs.Lease, done int64, results ...outbox.RunResult) outbox.RunStatus {
+func (f *Rooms) ReportRun(l runs.Lease, done int64, results ...replay.RunResult) replay.RunStatus {
 	return must.Get(f.Runs.Report(f.Ctx, l, runs.Progress{Results: results, EventsDone: done, EventsPerSecond: 2, Lease: storetest.Lease})).Or(f.TB)
 }
 
 // FinishRun ends a run.
-func (f *Rooms) FinishRun(l runs.Lease, status outbox.RunStatus, why string) outbox.Run {
+func (f *Rooms) FinishRun(l runs.Lease, status replay.RunStatus, why string) replay.Run {
 	return must.Get(f.Runs.Finish(f.Ctx, l, status, why)).Or(f.TB)
 }
 
 // ActiveRuns are the runs that have not ended.
-func (f *Rooms) ActiveRuns() []outbox.Run { return must.Get(f.Runs.Active(f.Ctx)).Or(f.TB) }
+func (f *Rooms) ActiveRuns() []replay.Run { return must.Get(f.Runs.Active(f.Ctx)).Or(f.TB) }
 
 // StartOperation starts an operation.
-func (f *Rooms) StartOperation(order outbox.OperationRequest) outbox.Operation {
+func (f *Rooms) StartOperation(order operations.OperationRequest) operations.Operation {
 	return must.Get(f.Operations.Start(f.Ctx, storetest.Ana("mended"), order)).Or(f.TB)
 }
 
@@ -104,12 +105,12 @@ func (f *Rooms) StepOperation(id int64) {
 }
 
 // Operation reads an operation.
-func (f *Rooms) Operation(id int64) outbox.OperationDetail {
+func (f *Rooms) Operation(id int64) operations.OperationDetail {
 	return must.Get(f.Operations.Get(f.Ctx, id)).Or(f.TB)
 }
 
 // RunHolder is the owner of the campaigns of the made-up run in ClaimedForRun.
-var RunHolder = queue.Worker{ID: outbox.RunOwner(7, "host-1"), Build: "v1"}
+var RunHolder = queue.Worker{ID: campaign.RunOwner(7, "host-1"), Build: "v1"}
 
 // HoldsRun inserts a run and makes a process its owner.
 func (f *Rooms) HoldsRun(id int64, process string) runs.Lease {
@@ -121,7 +122,7 @@ func (f *Rooms) HoldsRun(id int64, process string) runs.Lease {
 insert into runs (id, kind, status, campaign_ids, all_campaigns, projections, versions, reason, requested_by, via, request_id, requested_at, updated_at, lease_owner, lease_epoch)
 %s values (%d, 'rebuild', 'running', '[]', 1, '[]', '{}', '', 'ana', 'cli', '', 1, 1, '%s', 1)
 on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, id, process, next))
-	return runs.Lease{Run: outbox.Run{ID: id}, Owner: process, Epoch: 1}
+	return runs.Lease{Run: replay.Run{ID: id}, Owner: process, Epoch: 1}
 }
 
 // ClaimedForRun claims campaigns for a run; all of them must be available.

@@ -9,8 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -34,7 +35,7 @@ type Troubled struct {
 	TB      RapidTB
 	Clock   *storetest.Clock
 	Engines []*Engine
-	Journal map[string][]outbox.Event // as it was appended
+	Journal map[string][]event.Event // as it was appended
 	Asleep  []Sleeper
 }
 
@@ -47,7 +48,7 @@ type Sleeper struct {
 var TroubledCampaigns = []string{"a", "b", "c"}
 
 func NewTroubled(tb RapidTB, sources []string) *Troubled {
-	s := &Troubled{TB: tb, Clock: storetest.NewClock(), Journal: make(map[string][]outbox.Event)}
+	s := &Troubled{TB: tb, Clock: storetest.NewClock(), Journal: make(map[string][]event.Event)}
 	a := Open(tb, sources, At(s.Clock), BatchSize(8), MaxAttempts(3))
 	s.Engines = []*Engine{a, a.Beside(BatchSize(8), MaxAttempts(3))}
 	for _, campaign := range TroubledCampaigns {
@@ -56,7 +57,7 @@ func NewTroubled(tb RapidTB, sources []string) *Troubled {
 	return s
 }
 
-func (s *Troubled) write(b *Engine, events ...outbox.Event) {
+func (s *Troubled) write(b *Engine, events ...event.Event) {
 	b.MustAppend(events...)
 	s.Journal[events[0].CampaignID] = append(s.Journal[events[0].CampaignID], events...)
 }
@@ -107,7 +108,7 @@ func (s *Troubled) Wake(t *rapid.T) {
 }
 
 func (s *Troubled) Requeue(t *rapid.T) {
-	must.Get(s.Either(t).RequeueDead(context.Background(), Operator, outbox.RequeueFilter{})).Or(t)
+	must.Get(s.Either(t).RequeueDead(context.Background(), Operator, campaign.RequeueFilter{})).Or(t)
 }
 
 func (s *Troubled) PauseOrResume(t *rapid.T) {

@@ -1,4 +1,4 @@
-// Package facts reads what is known of the whole system, of which findings are made.
+// Package facts holds what is known of the whole system at one moment, reads it, and finds what is wrong.
 package facts
 
 import (
@@ -7,11 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/operations"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -24,10 +25,10 @@ type Reader struct {
 	Publishing *publishing.Progress
 	Intake     *intake.Intake
 	// Loaded are the projections of this process; nil in one without, which knows what others have loaded.
-	Loaded []outbox.ProjectionInfo
+	Loaded []campaign.ProjectionInfo
 	Build  string // of the program
 
-	shared store.Snapshot[outbox.Facts]
+	shared store.Snapshot[Facts]
 }
 
 // How many of the latest runs, and of the operations that have ended, the facts have.
@@ -44,8 +45,8 @@ func (e *Reader) Begin() { e.Store.OnChange(e.shared.Forget) }
 
 // Read returns what is known, at most a second old: shared snapshots, and where these show trouble, what is
 // behind it. Callers share it and must not change what it points to.
-func (e *Reader) Read(ctx context.Context) (outbox.Facts, error) {
-	return e.shared.Get(ctx, func() (outbox.Facts, error) {
+func (e *Reader) Read(ctx context.Context) (Facts, error) {
+	return e.shared.Get(ctx, func() (Facts, error) {
 		f, err := e.read(context.WithoutCancel(ctx))
 		return f.Judged(time.UnixMicro(e.Store.Now())), err
 	})
@@ -57,7 +58,7 @@ func (e *Reader) Findings(ctx context.Context) (finding.List, error) {
 	return f.Findings, err
 }
 
-func (e *Reader) read(ctx context.Context) (f outbox.Facts, err error) {
+func (e *Reader) read(ctx context.Context) (f Facts, err error) {
 	if f.Summary, err = e.Store.Summary(ctx); err != nil {
 		return f, err
 	}
@@ -65,7 +66,7 @@ func (e *Reader) read(ctx context.Context) (f outbox.Facts, err error) {
 	if f.Loaded = f.Summary.Built(e.Loaded); e.Loaded == nil {
 		for _, name := range slices.Sorted(maps.Keys(f.Summary.Installed)) {
 			if i := f.Summary.Installed[name]; i.Version != "" {
-				f.Loaded = append(f.Loaded, outbox.ProjectionInfo{Name: name, Version: i.Version, RowsBuilt: i.Rows(i.Version)})
+				f.Loaded = append(f.Loaded, campaign.ProjectionInfo{Name: name, Version: i.Version, RowsBuilt: i.Rows(i.Version)})
 			}
 		}
 	}
@@ -76,14 +77,14 @@ func (e *Reader) read(ctx context.Context) (f outbox.Facts, err error) {
 	}{
 		{true, func() error { f.Publishers, err = e.Publishing.Publishers(ctx); return err }},
 		{true, func() error { f.Sources, err = e.Intake.States(ctx); return err }},
-		{f.Summary.Counts.Failed+f.Summary.Counts.Dead > 0 || e.Store.Mode() == outbox.ModeShadow, func() error { f.Groups, err = e.Store.ErrorGroups(ctx); return err }},
+		{f.Summary.Counts.Failed+f.Summary.Counts.Dead > 0 || e.Store.Mode() == campaign.ModeShadow, func() error { f.Groups, err = e.Store.ErrorGroups(ctx); return err }},
 		{c.Drifted+c.Unverifiable > 0, func() error { f.Found, err = e.Store.FoundDrift(ctx); return err }},
-		{c.Drifted > 0, func() error { f.Drifted, err = e.Store.Drifted(ctx, outbox.MaxVerifications); return err }},
-		{c.Unverifiable > 0, func() error { f.Unverified, err = e.Store.Unverified(ctx, outbox.MaxVerifications); return err }},
+		{c.Drifted > 0, func() error { f.Drifted, err = e.Store.Drifted(ctx, MaxVerifications); return err }},
+		{c.Unverifiable > 0, func() error { f.Unverified, err = e.Store.Unverified(ctx, MaxVerifications); return err }},
 		{f.Summary.Operations.Unacknowledged > 0, func() error { f.Ended, err = e.ended(ctx); return err }},
-		{len(outbox.QuarantinedAmong(f.Summary.Held)) > 0, func() error { return e.readQuarantines(ctx, &f) }},
+		{len(campaign.QuarantinedAmong(f.Summary.Held)) > 0, func() error { return e.readQuarantines(ctx, &f) }},
 		{true, func() error {
-			latest, err := e.Runs.List(ctx, outbox.RunFilter{Limit: factsRuns})
+			latest, err := e.Runs.List(ctx, replay.RunFilter{Limit: factsRuns})
 			f.Runs = latest.Items
 			return err
 		}},
@@ -98,7 +99,7 @@ func (e *Reader) read(ctx context.Context) (f outbox.Facts, err error) {
 }
 
 // readQuarantines reads details from the projections database. Without it the facts say less.
-func (e *Reader) readQuarantines(ctx context.Context, f *outbox.Facts) (err error) {
+func (e *Reader) readQuarantines(ctx context.Context, f *Facts) (err error) {
 	limited, cancel := context.WithTimeout(ctx, behindLimit)
 	defer cancel()
 	if causes, _, err := e.Store.ReadModel().QuarantineCauses(limited); err == nil {
@@ -109,8 +110,8 @@ func (e *Reader) readQuarantines(ctx context.Context, f *outbox.Facts) (err erro
 }
 
 // ended are the last operations that wait to be acknowledged.
-func (e *Reader) ended(ctx context.Context) ([]outbox.Operation, error) {
+func (e *Reader) ended(ctx context.Context) ([]operations.Operation, error) {
 	unread := false
-	page, err := e.Operations.List(ctx, outbox.OperationFilter{Acknowledged: &unread, Limit: factsEnded})
-	return slices.DeleteFunc(page.Items, func(o outbox.Operation) bool { return !o.Acknowledgeable() }), err
+	page, err := e.Operations.List(ctx, operations.OperationFilter{Acknowledged: &unread, Limit: factsEnded})
+	return slices.DeleteFunc(page.Items, func(o operations.Operation) bool { return !o.Acknowledgeable() }), err
 }

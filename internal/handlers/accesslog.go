@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -18,8 +18,8 @@ const longestLogged = 1000
 
 // access collects what the log line of a request needs beside the request itself.
 type access struct {
-	who   outbox.Identity // zero until the request is authenticated
-	route string          // the pattern, such as /rows/{campaign}/{seq}
+	who   operator.Identity // zero until the request is authenticated
+	route string            // the pattern, such as /rows/{campaign}/{seq}
 }
 
 type accessKey struct{}
@@ -42,7 +42,7 @@ func (s *server) logRequest(r *http.Request, a *access, status, bytes int, took 
 		attrs = append(attrs, slog.String("query", cutLogged(loggedQuery(s.Redact, r.URL.RawQuery))))
 	}
 	attrs = append(attrs, slog.String("route", a.route), slog.Int("status", status), slog.Float64("duration_ms", float64(took.Microseconds())/1000), slog.Int("bytes", bytes),
-		slog.String("identity", a.who.Name), slog.String("role", string(a.who.Role)), slog.String("from", auth.Peer(r)), outbox.RequestIDs(r.Context()))
+		slog.String("identity", a.who.Name), slog.String("role", string(a.who.Role)), slog.String("from", auth.Peer(r)), operator.RequestIDs(r.Context()))
 	s.Logger.LogAttrs(context.Background(), level, "request", attrs...)
 }
 

@@ -6,7 +6,12 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -18,11 +23,11 @@ type target[K any] struct {
 }
 
 // actionCall performs an action that is asked for with a B, for pages and the API alike.
-type actionCall[B, K, R any] func(context.Context, outbox.Command, K, B) (R, error)
+type actionCall[B, K, R any] func(context.Context, operator.Command, K, B) (R, error)
 
 // addAction registers an action for both a page's form and the API. The API answers with the call's
 // result; e adds to its description.
-func addAction[B, K, R any](s *server, action outbox.Action, on target[K], do actionCall[B, K, R], e endpoint) {
+func addAction[B, K, R any](s *server, action operator.Action, on target[K], do actionCall[B, K, R], e endpoint) {
 	s.formAction(action, func(w http.ResponseWriter, r *http.Request) error {
 		about, _, err := perform(s, r, "page", fillForm, on.of, do)
 		if err != nil {
@@ -40,13 +45,13 @@ func addAction[B, K, R any](s *server, action outbox.Action, on target[K], do ac
 // starter starts work that goes on after the answer, which is asked for with a B.
 type starter[B, R any] struct {
 	form  func(*http.Request) (B, error) // reads a page's form
-	start func(context.Context, outbox.Command, B) (R, error)
+	start func(context.Context, operator.Command, B) (R, error)
 	// page and api are where the work is shown.
 	page, api func(ui.Links, R) ui.URL
 }
 
 // addStart registers an action that starts work for both a page's form and the API.
-func addStart[B, R any](s *server, action outbox.Action, work starter[B, R], e endpoint) {
+func addStart[B, R any](s *server, action operator.Action, work starter[B, R], e endpoint) {
 	s.formAction(action, func(w http.ResponseWriter, r *http.Request) error {
 		asked, err := work.form(r)
 		if err != nil {
@@ -74,21 +79,21 @@ func addStart[B, R any](s *server, action outbox.Action, work starter[B, R], e e
 }
 
 // Where what was started is shown.
-func operationStarted(l ui.Links, o outbox.Operation) ui.URL {
+func operationStarted(l ui.Links, o operations.Operation) ui.URL {
 	return l.OperationOf(o.ID)
 }
-func runStarted(l ui.Links, r outbox.Run) ui.URL { return l.RunOf(r.ID) }
+func runStarted(l ui.Links, r replay.Run) ui.URL { return l.RunOf(r.ID) }
 
 // rehearsalStarted is a rehearsal, or the run that compares all campaigns.
-func rehearsalStarted(l ui.Links, r outbox.Run) ui.URL {
-	if r.Kind != outbox.RunRehearse {
+func rehearsalStarted(l ui.Links, r replay.Run) ui.URL {
+	if r.Kind != replay.RunRehearse {
 		return l.RunOf(r.ID)
 	}
 	return l.Rehearsal(r.ID)
 }
 
 // addAPIAction is addAction for an action whose form is not the API's.
-func addAPIAction[B, K, R any](s *server, action outbox.Action, of func(*http.Request) (K, error), do actionCall[B, K, R], e endpoint) {
+func addAPIAction[B, K, R any](s *server, action operator.Action, of func(*http.Request) (K, error), do actionCall[B, K, R], e endpoint) {
 	if e.answers == nil {
 		e.answers = gives[R]("done and audited")
 	}
@@ -117,12 +122,12 @@ func perform[B, K, R any](s *server, r *http.Request, via string, read func(*htt
 }
 
 // with adapts a call that needs no more than the command, which has what it is asked for with.
-func with[B, K, R any](do func(context.Context, outbox.Command, K) (R, error)) actionCall[B, K, R] {
-	return func(ctx context.Context, o outbox.Command, about K, _ B) (R, error) { return do(ctx, o, about) }
+func with[B, K, R any](do func(context.Context, operator.Command, K) (R, error)) actionCall[B, K, R] {
+	return func(ctx context.Context, o operator.Command, about K, _ B) (R, error) { return do(ctx, o, about) }
 }
 
 // command returns the command for a store method that a request asks for.
-func (s *server) command(r *http.Request, via string, asked any) outbox.Command {
+func (s *server) command(r *http.Request, via string, asked any) operator.Command {
 	o := request.Command(asked, me(r).Operator(via, auth.Peer(r)))
 	o.RequestID, o.IdempotencyKey = requestID(r), idempotencyKey(r)
 	if a := attemptOf(r); a != nil {
@@ -154,17 +159,17 @@ func fillForm(r *http.Request, form any) error { return fill(form, r.PostForm) }
 
 // What actions are about.
 var (
-	onRows           = target[outbox.RowKey]{rowParam, func(l ui.Links, row outbox.RowKey) ui.URL { return l.Event(row.CampaignID, row.Seq) }}
+	onRows           = target[event.RowKey]{rowParam, func(l ui.Links, row event.RowKey) ui.URL { return l.Event(row.CampaignID, row.Seq) }}
 	onCampaigns      = target[string]{campaignParam, ui.Links.Campaign}
 	onTokens         = target[int64]{tokenParam, func(l ui.Links, _ int64) ui.URL { return l.Tokens() }}
 	onOperations     = target[int64]{operationParam, ui.Links.OperationOf}
 	onRuns           = target[int64]{runParam, ui.Links.RunOf}
 	onProjections    = target[string]{pathParam("name"), ui.Links.Projection}
-	onPublishers     = target[outbox.SubscriptionName]{subscriptionParam, ui.Links.Publisher}
+	onPublishers     = target[operator.SubscriptionName]{subscriptionParam, ui.Links.Publisher}
 	onPublisherNames = target[string]{pathParam("publisher"), func(l ui.Links, _ string) ui.URL { return l.Publishers() }}
 	onErrors         = target[string]{func(r *http.Request) (string, error) { return r.PostForm.Get("fingerprint"), nil }, ui.Links.FailureGroup}
 	onSources        = target[string]{pathParam("source"), ui.Links.SourceOf}
-	onRejections     = target[outbox.RejectionKey]{rejectionParam, func(l ui.Links, row outbox.RejectionKey) ui.URL { return l.SourceOf(row.Source) }}
+	onRejections     = target[inbound.RejectionKey]{rejectionParam, func(l ui.Links, row inbound.RejectionKey) ui.URL { return l.SourceOf(row.Source) }}
 	nothing          = func(*http.Request) (none struct{}, err error) { return none, nil }
 )
 
@@ -174,15 +179,15 @@ func onAlerts(name string) target[string] {
 }
 
 // onRow adapts an action of the store on a row to one on its key.
-func onRow[B, R any](do func(ctx context.Context, o outbox.Command, campaign string, seq int64) (R, error)) actionCall[B, outbox.RowKey, R] {
-	return func(ctx context.Context, o outbox.Command, row outbox.RowKey, _ B) (R, error) {
+func onRow[B, R any](do func(ctx context.Context, o operator.Command, campaign string, seq int64) (R, error)) actionCall[B, event.RowKey, R] {
+	return func(ctx context.Context, o operator.Command, row event.RowKey, _ B) (R, error) {
 		return do(ctx, o, row.CampaignID, row.Seq)
 	}
 }
 
 // viewed makes an action on a campaign answer with the changed campaign.
-func (s *server) viewed(act func(context.Context, outbox.Command, string) (outbox.Campaign, error)) actionCall[outbox.ActionRequest, string, campaignView] {
-	return func(ctx context.Context, o outbox.Command, id string, _ outbox.ActionRequest) (campaignView, error) {
+func (s *server) viewed(act func(context.Context, operator.Command, string) (campaign.Campaign, error)) actionCall[operator.ActionRequest, string, campaignView] {
+	return func(ctx context.Context, o operator.Command, id string, _ operator.ActionRequest) (campaignView, error) {
 		c, err := act(ctx, o, id)
 		if err != nil {
 			return campaignView{}, err

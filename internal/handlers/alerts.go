@@ -4,7 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
@@ -19,24 +20,24 @@ func (s *server) alertsPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) routeAlertsAPI() {
-	s.apiGet("/alerts", serveJSON(s, func(r *http.Request) (outbox.AlertsView, error) { return s.Alerts.View(r.Context()) }), endpoint{
+	s.apiGet("/alerts", serveJSON(s, func(r *http.Request) (alerts.AlertsView, error) { return s.Alerts.View(r.Context()) }), endpoint{
 		id: "getAlerts", tag: tagAlerts,
 		summary: "Alert rules with their state, receivers, mutes and the last messages",
 		details: "Rules and receivers are those of this server's configuration.",
-		answers: gives[outbox.AlertsView]("the state of alerts"),
+		answers: gives[alerts.AlertsView]("the state of alerts"),
 	})
-	addAction(s, outbox.ActionAlertTest, onAlerts("receiver"), with[outbox.ReasonRequest](s.Alerts.Test), endpoint{
+	addAction(s, operator.ActionAlertTest, onAlerts("receiver"), with[operator.ReasonRequest](s.Alerts.Test), endpoint{
 		id: "testAlertReceiver", tag: tagAlerts,
 		summary: "Send a test message to a receiver of alerts",
-		answers: gives[outbox.AlertTestResult]("the outcome, also when it was not taken"),
+		answers: gives[alerts.AlertTestResult]("the outcome, also when it was not taken"),
 	})
-	addAction(s, outbox.ActionAlertMute, onAlerts("rule"), func(ctx context.Context, o outbox.Command, rule string, asked outbox.AlertMuteRequest) (outbox.AlertMute, error) {
+	addAction(s, operator.ActionAlertMute, onAlerts("rule"), func(ctx context.Context, o operator.Command, rule string, asked alerts.AlertMuteRequest) (alerts.AlertMute, error) {
 		return s.Alerts.Mute(ctx, o, rule, asked.For)
 	}, endpoint{
 		id: "muteAlerts", tag: tagAlerts,
 		summary: "Mute an alert rule, or all of them",
 	})
-	addAction(s, outbox.ActionAlertUnmute, onAlerts("rule"), with[outbox.ReasonRequest](s.Alerts.Unmute), endpoint{
+	addAction(s, operator.ActionAlertUnmute, onAlerts("rule"), with[operator.ReasonRequest](s.Alerts.Unmute), endpoint{
 		id: "unmuteAlerts", tag: tagAlerts,
 		summary: "End a mute of an alert rule, or of all of them",
 	})

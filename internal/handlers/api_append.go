@@ -7,7 +7,8 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/appendbody"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -122,7 +123,7 @@ func (s *server) afterAppend(r *http.Request, lineage int64, campaign string, do
 	ctx, cancel := s.limited(r.Context(), wait)
 	defer cancel()
 	seq, err := s.Store.WaitAppliedSince(ctx, lineage, campaign, last)
-	if errors.Is(err, outbox.ErrNotYet) {
+	if errors.Is(err, event.ErrNotYet) {
 		return result, late(err, done)
 	}
 	result.AppliedSeq = &seq
@@ -131,10 +132,10 @@ func (s *server) afterAppend(r *http.Request, lineage int64, campaign string, do
 
 // inlineText returns the part of an inline apply failure that a writer may see; the rest is logged.
 func (s *server) inlineText(r *http.Request, err error) string {
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
 		return refusal.Detail
 	}
-	s.Logger.Error("apply inline", "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
+	s.Logger.Error("apply inline", "path", r.URL.Path, operator.RequestIDs(r.Context()), "err", err)
 	return "applying failed; see the server's log for request " + requestID(r)
 }
 
@@ -143,7 +144,7 @@ func late(err error, done []store.Appended) error {
 	if len(done) > 1 {
 		what = fmt.Sprintf("the %d events are appended up to seq %d", len(done), done[len(done)-1].Seq)
 	}
-	return &appendedLate{appended: done, error: &outbox.Refusal{Err: outbox.ErrNotYet, Detail: what + ", but " + personText(err)}}
+	return &appendedLate{appended: done, error: &event.Refusal{Err: event.ErrNotYet, Detail: what + ", but " + personText(err)}}
 }
 
 // journalView is the state of the journal for writers.

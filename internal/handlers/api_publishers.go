@@ -5,11 +5,13 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // subscriptionParam returns the publisher named in an address.
-func subscriptionParam(r *http.Request) (name outbox.SubscriptionName, err error) {
+func subscriptionParam(r *http.Request) (name operator.SubscriptionName, err error) {
 	if name.Topic, err = param(r, "topic"); err == nil {
 		name.Publisher, err = param(r, "publisher")
 	}
@@ -23,7 +25,7 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	var body outbox.SeekRequest
+	var body subscription.SeekRequest
 	err = decode(r, &body)
 	if body.DryRun {
 		onlyAsks(r)
@@ -31,10 +33,10 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	var seek outbox.Seek
+	var seek operator.Seek
 	if body.DryRun {
 		seek, err = s.previewSeek(r.Context(), name, body)
-	} else if err = cmp.Or(needs(r, outbox.ActionPublisherSeek.Role()), s.refuseReadOnly()); err == nil {
+	} else if err = cmp.Or(needs(r, operator.ActionPublisherSeek.Role()), s.refuseReadOnly()); err == nil {
 		seek, err = s.seek(r, "api", name, body)
 	}
 	if err != nil {
@@ -44,10 +46,10 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 }
 
 // testPublisher sends a made-up event to a publisher's destination and records the outcome.
-func (s *server) testPublisher(ctx context.Context, o outbox.Command, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
-	return s.Publishers.Test(ctx, o, name, func(ctx context.Context) (outbox.TestDelivery, error) {
+func (s *server) testPublisher(ctx context.Context, o operator.Command, name operator.SubscriptionName) (subscription.TestDelivery, error) {
+	return s.Publishers.Test(ctx, o, name, func(ctx context.Context) (subscription.TestDelivery, error) {
 		if s.TestPublisher == nil {
-			return outbox.TestDelivery{}, outbox.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
+			return subscription.TestDelivery{}, event.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
 		}
 		return s.TestPublisher(ctx, name)
 	})

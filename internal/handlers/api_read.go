@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
 )
 
@@ -22,25 +24,25 @@ func listOf[T any](all []T) items[T] {
 	return items[T]{Items: all}
 }
 
-type campaignView = outbox.CampaignView
+type campaignView = campaign.CampaignView
 
 // viewCampaign returns a campaign as the API shows it. Its secrets are hidden before its sentence
 // is composed, because they could not be recognized in it afterwards.
-func (s *server) viewCampaign(c outbox.Campaign, around outbox.Surroundings) campaignView {
+func (s *server) viewCampaign(c campaign.Campaign, around campaign.Surroundings) campaignView {
 	return redact.Shown(s.Redact, c).View(s.Now(), around)
 }
 
-func (s *server) viewCampaigns(ctx context.Context, f outbox.CampaignFilter) (view outbox.Page[campaignView], err error) {
+func (s *server) viewCampaigns(ctx context.Context, f campaign.CampaignFilter) (view event.Page[campaignView], err error) {
 	page, err := s.Store.Campaigns(ctx, f)
 	if err != nil {
 		return view, err
 	}
-	return outbox.Page[campaignView]{Items: s.viewListed(ctx, page.Items), NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
+	return event.Page[campaignView]{Items: s.viewListed(ctx, page.Items), NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
 		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}, nil
 }
 
 // viewListed returns campaigns as lists and exports show them.
-func (s *server) viewListed(ctx context.Context, campaigns []outbox.Campaign) []campaignView {
+func (s *server) viewListed(ctx context.Context, campaigns []campaign.Campaign) []campaignView {
 	around, held := s.around(ctx), s.heldIn(ctx, campaigns)
 	views := make([]campaignView, len(campaigns))
 	for i, c := range campaigns {
@@ -51,7 +53,7 @@ func (s *server) viewListed(ctx context.Context, campaigns []outbox.Campaign) []
 
 // heldIn returns, by campaign, the cursors of projections that are not live; nil if they cannot be
 // read, since a list is worth reading without them.
-func (s *server) heldIn(ctx context.Context, campaigns []outbox.Campaign) map[string][]outbox.Cursor {
+func (s *server) heldIn(ctx context.Context, campaigns []campaign.Campaign) map[string][]campaign.Cursor {
 	ids := make([]string, len(campaigns))
 	for i, c := range campaigns {
 		ids[i] = c.CampaignID
@@ -65,7 +67,7 @@ func (s *server) heldIn(ctx context.Context, campaigns []outbox.Campaign) map[st
 
 // instanceFacts are an instance's fields without its JSON method, which a view embedding the
 // instance would inherit.
-type instanceFacts outbox.InstanceState
+type instanceFacts campaign.InstanceState
 
 // instanceView is an instance as the API shows it.
 type instanceView struct {
@@ -80,13 +82,13 @@ type instanceView struct {
 	// has reported nothing lately, so that it has no work, or, on another host, is gone; crashed: it
 	// ended without stopping, as when it is killed, after last_seen, and stopped_at is when a start
 	// on its host found that
-	State  outbox.Condition  `json:"state"`
-	Why    string            `json:"why"` // one sentence: its state, and what happens to its leases
-	Leases outbox.HeldLeases `json:"leases"`
+	State  campaign.Condition  `json:"state"`
+	Why    string              `json:"why"` // one sentence: its state, and what happens to its leases
+	Leases campaign.HeldLeases `json:"leases"`
 }
 
 // viewInstance returns an instance as the API shows it, with secrets hidden as in viewCampaign.
-func (s *server) viewInstance(i outbox.InstanceState) instanceView {
+func (s *server) viewInstance(i campaign.InstanceState) instanceView {
 	i = redact.Shown(s.Redact, i)
 	now := s.Now()
 	v := instanceView{instanceFacts: instanceFacts(i), HeartbeatSeconds: i.BeatEvery.Seconds(), ClockAhead: i.ClockAhead.Seconds(), State: i.State(now), Why: i.Why(now), Leases: i.Leases}
@@ -94,7 +96,7 @@ func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 		v.StartedAt, v.LastSeen = &i.StartedAt, &i.LastSeen
 	}
 	if v.Leases.Held == nil {
-		v.Leases.Held = []outbox.HeldLease{}
+		v.Leases.Held = []campaign.HeldLease{}
 	}
 	if v.Leases.Publishers == nil {
 		v.Leases.Publishers = []string{}
@@ -104,20 +106,20 @@ func (s *server) viewInstance(i outbox.InstanceState) instanceView {
 
 // rowView is a row with everything that its page shows.
 type rowView struct {
-	Row      outbox.Row          `json:"row"`
-	Event    outbox.Event        `json:"event"`
-	Attempts []outbox.Attempt    `json:"attempts"`
-	Campaign campaignView        `json:"campaign"`
-	Activity []outbox.AuditEntry `json:"activity"`
+	Row      campaign.Row          `json:"row"`
+	Event    event.Event           `json:"event"`
+	Attempts []campaign.Attempt    `json:"attempts"`
+	Campaign campaignView          `json:"campaign"`
+	Activity []operator.AuditEntry `json:"activity"`
 
-	Rehearsal *outbox.Rehearsal `json:"rehearsal,omitempty"` // the last rehearsal in shadow_only mode that reached the event
+	Rehearsal *campaign.Rehearsal `json:"rehearsal,omitempty"` // the last rehearsal in shadow_only mode that reached the event
 
-	Previous int64        `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
-	Next     int64        `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
-	Queue    []outbox.Row `json:"queue"`        // the campaign's head and the rows behind it, at most six
+	Previous int64          `json:"previous_seq"` // of the campaign's row before this one; 0 when there is none
+	Next     int64          `json:"next_seq"`     // of the campaign's row after this one; 0 when there is none
+	Queue    []campaign.Row `json:"queue"`        // the campaign's head and the rows behind it, at most six
 }
 
-func (s *server) viewRow(ctx context.Context, row outbox.RowKey) (rowView, error) {
+func (s *server) viewRow(ctx context.Context, row event.RowKey) (rowView, error) {
 	d, err := s.Queue.Row(ctx, row.CampaignID, row.Seq)
 	if err != nil {
 		return rowView{}, err
@@ -168,7 +170,7 @@ func (s *server) waitApplied(w http.ResponseWriter, r *http.Request, id string, 
 	return err
 }
 
-func (s *server) readEvents(ctx context.Context, campaign string, q eventsQuery) (outbox.Page[outbox.Event], error) {
+func (s *server) readEvents(ctx context.Context, campaign string, q eventsQuery) (event.Page[event.Event], error) {
 	return s.Store.Events(ctx, campaign, q.after(), q.Limit)
 }
 
@@ -181,7 +183,7 @@ func (s *server) viewInstances(ctx context.Context) ([]instanceView, error) {
 	return views, err
 }
 
-func (s *server) viewAudit(ctx context.Context, f outbox.AuditFilter) (auditAnswer, error) {
+func (s *server) viewAudit(ctx context.Context, f operator.AuditFilter) (auditAnswer, error) {
 	page, removed, err := s.audit(ctx, f)
 	answer := auditAnswer{Page: page}
 	if !removed.IsZero() {
@@ -193,7 +195,7 @@ func (s *server) viewAudit(ctx context.Context, f outbox.AuditFilter) (auditAnsw
 // skipsShown is how many skips a campaign's page shows.
 const skipsShown = 20
 
-func (s *server) readSkips(ctx context.Context, campaign string, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
+func (s *server) readSkips(ctx context.Context, campaign string, f event.SkipFilter) (event.Page[event.Skip], error) {
 	f.CampaignID = campaign
 	return s.Store.Skips(ctx, f)
 }

@@ -5,8 +5,15 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/appendbody"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/samples"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 // apiPrefix is the path of the JSON API below the base path.
@@ -32,7 +39,7 @@ func (s *server) routeSystemAPI() {
 	s.apiGet("/summary", serveJSON(s, s.summary), endpoint{
 		id: "getSummary", tag: tagSystem,
 		summary: "The state of the whole system, at most a second old",
-		answers: gives[outbox.Summary]("the summary"),
+		answers: gives[campaign.Summary]("the summary"),
 	})
 	s.apiGet("/findings", serveJSONList(s, func(ctx context.Context) ([]finding.Finding, error) { return s.findings(ctx) }), endpoint{
 		id: "listFindings", tag: tagSystem,
@@ -48,9 +55,9 @@ func (s *server) routeSystemAPI() {
 	s.apiGet("/gaps", serveJSONList(s, s.maintenance.Gaps), endpoint{
 		id: "listGaps", tag: tagSystem,
 		summary: "Campaigns with events that have neither been applied nor have a row",
-		answers: gives[items[outbox.Gap]]("the gaps"),
+		answers: gives[items[campaign.Gap]]("the gaps"),
 	})
-	addAPIAction(s, outbox.ActionRepairGaps, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, _ outbox.ActionRequest) (outbox.Repaired, error) {
+	addAPIAction(s, operator.ActionRepairGaps, nothing, func(ctx context.Context, o operator.Command, _ struct{}, _ operator.ActionRequest) (campaign.Repaired, error) {
 		return s.maintenance.RepairGaps(ctx, o)
 	}, endpoint{
 		id: "repairGaps", tag: tagSystem,
@@ -65,7 +72,7 @@ func (s *server) routeSystemAPI() {
 	s.apiGet("/about", serveJSON(s, s.readAbout), endpoint{
 		id: "getAbout", tag: tagSystem,
 		summary: "This process, its databases and its configuration, without secrets",
-		answers: gives[outbox.About]("its configuration, and the console's overhead since it started"),
+		answers: gives[campaign.About]("its configuration, and the console's overhead since it started"),
 	})
 	s.apiGet("/openapi.json", s.apiDocument, endpoint{
 		id: "getDocument", tag: tagSystem,
@@ -78,36 +85,36 @@ func (s *server) routeRowsAPI() {
 	s.apiGet("/rows", reply(s, s.rowFilter, s.Queue.Rows), endpoint{
 		id: "listRows", tag: tagRows,
 		summary: "Rows: events not yet applied to the projections",
-		query:   queryOf(outbox.RowFilter{}),
-		answers: gives[outbox.Page[outbox.Row]]("a page of rows"),
+		query:   queryOf(campaign.RowFilter{}),
+		answers: gives[event.Page[campaign.Row]]("a page of rows"),
 	})
-	addAPIAction(s, outbox.ActionRequeueMany, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, asked outbox.RequeueRequest) (outbox.Requeued, error) {
+	addAPIAction(s, operator.ActionRequeueMany, nothing, func(ctx context.Context, o operator.Command, _ struct{}, asked campaign.RequeueRequest) (campaign.Requeued, error) {
 		return s.Queue.RequeueDead(ctx, o, asked.Filter())
 	}, endpoint{
 		id: "requeueRows", tag: tagRows,
 		summary: "Requeue dead rows that match, in order of next attempt, then seq",
 	})
-	addAPIAction(s, outbox.ActionRetryMany, nothing, func(ctx context.Context, o outbox.Command, _ struct{}, asked outbox.RetryRequest) (outbox.Retried, error) {
+	addAPIAction(s, operator.ActionRetryMany, nothing, func(ctx context.Context, o operator.Command, _ struct{}, asked campaign.RetryRequest) (campaign.Retried, error) {
 		return s.Queue.RetryFailed(ctx, o, asked.Filter())
 	}, endpoint{
 		id: "retryRows", tag: tagRows,
 		summary: "Retry failed heads now, in order of next attempt",
-		answers: gives[outbox.Retried]("how many were made due"),
+		answers: gives[campaign.Retried]("how many were made due"),
 	})
 	s.apiGet("/rows/{campaign}/{seq}", reply(s, rowParam, s.viewRow), endpoint{
 		id: "getRow", tag: tagRows,
 		summary: "One row with its event, attempts and activity",
 		answers: gives[rowView]("the row"),
 	})
-	addAction(s, outbox.ActionRequeue, onRows, onRow[outbox.RequeueRowRequest](s.Queue.RequeueRow), endpoint{
+	addAction(s, operator.ActionRequeue, onRows, onRow[campaign.RequeueRowRequest](s.Queue.RequeueRow), endpoint{
 		id: "requeueRow", tag: tagRows,
 		summary: "A dead row becomes pending, attempts 0, due now",
 	})
-	addAction(s, outbox.ActionRetry, onRows, onRow[outbox.ActionRequest](s.Queue.RetryRow), endpoint{
+	addAction(s, operator.ActionRetry, onRows, onRow[operator.ActionRequest](s.Queue.RetryRow), endpoint{
 		id: "retryRow", tag: tagRows,
 		summary: "A failed head becomes due now",
 	})
-	addAction(s, outbox.ActionDeadLetter, onRows, onRow[outbox.ActionRequest](s.Queue.DeadLetterRow), endpoint{
+	addAction(s, operator.ActionDeadLetter, onRows, onRow[operator.ActionRequest](s.Queue.DeadLetterRow), endpoint{
 		id: "deadLetterRow", tag: tagRows,
 		summary: "A failing head becomes dead and is not retried until it is requeued",
 	})
@@ -116,23 +123,23 @@ func (s *server) routeRowsAPI() {
 		summary:  "Dry run: what applying a row's event would change, with the events before it and some after it",
 		details:  "The rows that would change, or the error. Runs on copies; nothing changes.",
 		query:    queryOf(dryRunQuery{}),
-		answers:  gives[outbox.RunResult]("the outcome, as of a campaign of a rehearsal"),
+		answers:  gives[replay.RunResult]("the outcome, as of a campaign of a rehearsal"),
 		refusals: []refusal{refusedDryRun},
 	})
-	s.apiView(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), endpoint{
+	s.apiView(operator.RoleViewer, "/export/rows", s.stream(s.exportRows), endpoint{
 		id: "exportRows", tag: tagRows,
 		summary: "All rows that match, as CSV or JSON",
 		query:   rowsFile,
-		answers: givesFile[outbox.Row](),
+		answers: givesFile[campaign.Row](),
 	})
 }
 
 func (s *server) routeCampaignsAPI() {
-	s.apiGet("/campaigns", reply(s, filter[outbox.CampaignFilter](s), s.viewCampaigns), endpoint{
+	s.apiGet("/campaigns", reply(s, filter[campaign.CampaignFilter](s), s.viewCampaigns), endpoint{
 		id: "listCampaigns", tag: tagCampaigns,
 		summary: "Campaigns",
-		query:   queryOf(outbox.CampaignFilter{}),
-		answers: gives[outbox.Page[campaignView]]("a page of campaigns"),
+		query:   queryOf(campaign.CampaignFilter{}),
+		answers: gives[event.Page[campaignView]]("a page of campaigns"),
 	})
 	s.apiGet("/campaigns/{campaign}", s.apiCampaign, endpoint{
 		id: "getCampaign", tag: tagCampaigns,
@@ -144,17 +151,17 @@ func (s *server) routeCampaignsAPI() {
 	s.apiGet("/campaigns/{campaign}/projections", reply(s, campaignParam, s.readCursors), endpoint{
 		id: "listCampaignCursors", tag: tagCampaigns,
 		summary: "How far each loaded projection is in a campaign",
-		answers: gives[items[outbox.Cursor]]("the projections' cursors"),
+		answers: gives[items[campaign.Cursor]]("the projections' cursors"),
 	})
-	addAction(s, outbox.ActionPause, onCampaigns, s.viewed(s.Queue.PauseCampaign), endpoint{
+	addAction(s, operator.ActionPause, onCampaigns, s.viewed(s.Queue.PauseCampaign), endpoint{
 		id: "pauseCampaign", tag: tagCampaigns,
 		summary: "Pause a campaign: no worker applies its events until it is resumed",
 	})
-	addAction(s, outbox.ActionResume, onCampaigns, s.viewed(s.Queue.ResumeCampaign), endpoint{
+	addAction(s, operator.ActionResume, onCampaigns, s.viewed(s.Queue.ResumeCampaign), endpoint{
 		id: "resumeCampaign", tag: tagCampaigns,
 		summary: "Resume a campaign",
 	})
-	addAction(s, outbox.ActionReplay, onCampaigns, with[outbox.ActionRequest](s.Queue.ReplayCampaign), endpoint{
+	addAction(s, operator.ActionReplay, onCampaigns, with[operator.ActionRequest](s.Queue.ReplayCampaign), endpoint{
 		id: "replayCampaign", tag: tagCampaigns,
 		summary: "Enqueue every unapplied event of the campaign again",
 	})
@@ -162,25 +169,25 @@ func (s *server) routeCampaignsAPI() {
 		id: "getCampaignHistory", tag: tagCampaigns,
 		summary:  "How far behind a campaign was over a range, per minute, or per quarter of an hour where the range is long or old",
 		query:    queryOf(rangeQuery{}),
-		answers:  gives[items[outbox.CampaignPoint]]("the minutes at which it was behind for more than 5 s and among the hundred behind for longest"),
+		answers:  gives[items[samples.CampaignPoint]]("the minutes at which it was behind for more than 5 s and among the hundred behind for longest"),
 		refusals: []refusal{refusedLate},
 	})
-	s.apiGet("/campaigns/{campaign}/read-model", replyAbout(s, campaignParam, filter[outbox.ModelQuery](s), s.readReadModel), endpoint{
+	s.apiGet("/campaigns/{campaign}/read-model", replyAbout(s, campaignParam, filter[timetravel.ModelQuery](s), s.readReadModel), endpoint{
 		id: "getReadModel", tag: tagCampaigns,
 		summary:  "The rows that the journal gives a campaign, as of any of its events, and how the live rows compare",
 		details:  "A replay of the journal gives them. The first request replays the campaign; while that takes long the answer is 503.",
-		query:    queryOf(outbox.ModelQuery{}),
-		answers:  gives[outbox.ReadModel]("the rows, with what the event changed and what set each cell"),
+		query:    queryOf(timetravel.ModelQuery{}),
+		answers:  gives[timetravel.ReadModel]("the rows, with what the event changed and what set each cell"),
 		refusals: []refusal{refusedReplaying},
 	})
 	s.apiGet("/campaigns/{campaign}/read-model/cell", replyAbout(s, campaignParam, filter[modelCellQuery](s), s.readModelCell), endpoint{
 		id: "getReadModelCell", tag: tagCampaigns,
 		summary:  "One value of a read model as of an event, what set it, and the values before",
 		query:    queryOf(modelCellQuery{}),
-		answers:  gives[outbox.ModelHistory]("the value, whole"),
+		answers:  gives[timetravel.ModelHistory]("the value, whole"),
 		refusals: []refusal{refusedReplaying},
 	})
-	s.apiView(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), endpoint{
+	s.apiView(operator.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), endpoint{
 		id: "exportCampaigns", tag: tagCampaigns,
 		summary: "All campaigns that match, as CSV or JSON",
 		query:   campaignsFile,
@@ -190,7 +197,7 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds the API's routes about events of the journal.
 func (s *server) routeEventsAPI() {
-	addAction(s, outbox.ActionSkip, onRows, onRow[outbox.SkipRequest](s.Queue.SkipEvent), endpoint{
+	addAction(s, operator.ActionSkip, onRows, onRow[campaign.SkipRequest](s.Queue.SkipEvent), endpoint{
 		id: "skipEvent", tag: tagEvents,
 		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
 	})
@@ -198,16 +205,16 @@ func (s *server) routeEventsAPI() {
 		id: "listEvents", tag: tagEvents,
 		summary: "The events of a campaign, in order",
 		query:   queryOf(eventsQuery{}),
-		answers: gives[outbox.Page[outbox.Event]]("a page of events"),
+		answers: gives[event.Page[event.Event]]("a page of events"),
 	})
 	s.apiGet("/events", reply(s, s.eventFilter, s.searchEvents), endpoint{
 		id: "searchEvents", tag: tagEvents,
 		summary: "Events of all campaigns, newest first unless reversed, without their documents",
 		details: "Ids, entities, requests, tags, campaigns and types are found by an index. Actors, sessions and text are looked for in the events one by one: a page ends after some 100,000 of them or 0.4 seconds, with partial set and a next_cursor to continue from; looked says how far it came. Values are compared as they are shown: redacted ones are not found. In a range of time, events are found if the clocks of the appending processes differ by at most ten minutes. With settled the first page has the position to put into the condition of an append (see Conditional appends); on PostgreSQL that waits for appends in progress, and answers 503 while one stays open.",
-		query:   queryOf(outbox.EventFilter{}),
-		answers: gives[outbox.FoundEvents]("a page of events"),
+		query:   queryOf(search.EventFilter{}),
+		answers: gives[search.FoundEvents]("a page of events"),
 	})
-	s.apiAction(outbox.ActionAppend, s.apiAppend, endpoint{
+	s.apiAction(operator.ActionAppend, s.apiAppend, endpoint{
 		id: "appendEvents", tag: tagEvents,
 		summary: "Append one event, or a batch, all or nothing",
 		details: "A batch has at most 10,000 events (see --max-events-per-append) and twice as many tags in total; a body has at most 16 MiB. The first refused event is named, and later ones are not checked. Large bodies share a memory limit: if there is no room in time, the answer is 503 with Retry-After.",
@@ -222,25 +229,25 @@ func (s *server) routeEventsAPI() {
 	s.apiGet("/campaigns/{campaign}/events/{seq}/changes", reply(s, rowParam, s.readChanges), endpoint{
 		id: "listEventChanges", tag: tagEvents,
 		summary:  "The rows of the projections that an applied event changed, at most 100",
-		answers:  gives[items[outbox.ModelTable]]("the rows by table"),
+		answers:  gives[items[timetravel.ModelTable]]("the rows by table"),
 		refusals: []refusal{refusedReplaying},
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}", reply(s, rowParam, ofRow(s.Store.Event)), endpoint{
 		id: "getEvent", tag: tagEvents,
 		summary: "One event",
-		answers: gives[outbox.Event]("the event"),
+		answers: gives[event.Event]("the event"),
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/history", reply(s, rowParam, ofRow(s.Runs.EventHistory)), endpoint{
 		id: "getEventHistory", tag: tagEvents,
 		summary: "The history of an event: appended, failed attempts, actions, and when and by which worker or run it was applied",
 		details: "As far back as --keep-history and --keep-audit allow, and of runs as far as the results of the latest are kept.",
-		answers: gives[outbox.EventHistory]("the steps, the oldest first"),
+		answers: gives[campaign.EventHistory]("the steps, the oldest first"),
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/explanation", reply(s, rowParam, s.explanation), endpoint{
 		id: "getEventExplanation", tag: tagEvents,
 		summary:  "Why projections fail at an event: the statement, its values, and the row that has the key already",
 		details:  "By the loaded projections and the live rows. Values that look like secrets are hidden.",
-		answers:  gives[outbox.EventExplanation]("the explanation; without failures if none is open"),
+		answers:  gives[projection.EventExplanation]("the explanation; without failures if none is open"),
 		refusals: []refusal{refusedRoom},
 	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload, endpoint{
@@ -250,23 +257,23 @@ func (s *server) routeEventsAPI() {
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
-	addAction(s, outbox.ActionUnskip, onRows, onRow[outbox.ActionRequest](s.Queue.UnskipEvent), endpoint{
+	addAction(s, operator.ActionUnskip, onRows, onRow[operator.ActionRequest](s.Queue.UnskipEvent), endpoint{
 		id: "unskipEvent", tag: tagEvents,
 		summary: "Undo a skip, as long as no later event has been applied",
 		details: "The event is applied like any other.",
 	})
-	addAPIAction(s, outbox.ActionReveal, rowParam, s.revealEvent, endpoint{
+	addAPIAction(s, operator.ActionReveal, rowParam, s.revealEvent, endpoint{
 		id: "revealEvent", tag: tagEvents,
 		summary: "The event without redaction: an audited action of an admin that requires a reason",
 		details: "Every read is audited.",
-		body:    takes[outbox.ActionRequest](),
-		answers: gives[outbox.Event]("the event as it is stored"),
+		body:    takes[operator.ActionRequest](),
+		answers: gives[event.Event]("the event as it is stored"),
 	})
-	s.apiGet("/campaigns/{campaign}/skips", replyAbout(s, campaignParam, filter[outbox.SkipFilter](s), s.readSkips), endpoint{
+	s.apiGet("/campaigns/{campaign}/skips", replyAbout(s, campaignParam, filter[event.SkipFilter](s), s.readSkips), endpoint{
 		id: "listSkips", tag: tagEvents,
 		summary: "Skipped events, newest first, including undone skips",
 		query:   queryOf(paging{}),
-		answers: gives[outbox.Page[outbox.Skip]]("a page of skips"),
+		answers: gives[event.Page[event.Skip]]("a page of skips"),
 	})
 	s.apiGet("/journal", serveJSON(s, s.readJournal), endpoint{
 		id: "getJournal", tag: tagEvents,
@@ -282,7 +289,7 @@ func (s *server) routeFailuresAPI() {
 		summary: "Failed and dead rows grouped by error fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
 	})
-	addAction(s, outbox.ActionNoteErrors, onErrors, s.setGroupNote, endpoint{
+	addAction(s, operator.ActionNoteErrors, onErrors, s.setGroupNote, endpoint{
 		id: "noteFailureGroup", tag: tagFailures,
 		summary: "Annotate an error",
 		answers: gives[noted]("the current note"),
@@ -290,41 +297,41 @@ func (s *server) routeFailuresAPI() {
 	s.apiGet("/failures", reply(s, failureFilter(""), s.Store.ReadModel().Failures), endpoint{
 		id: "listFailures", tag: tagFailures,
 		summary: "Events that quarantined projections, newest first",
-		query:   queryOf(outbox.FailureFilter{}),
-		answers: gives[outbox.Page[outbox.ProjectionFailure]]("a page of failures"),
+		query:   queryOf(campaign.FailureFilter{}),
+		answers: gives[event.Page[campaign.ProjectionFailure]]("a page of failures"),
 	})
 	s.apiGet("/failures/{failure}", reply(s, failureParam, s.Store.ReadModel().Failure), endpoint{
 		id: "getFailure", tag: tagFailures,
 		summary: "One projection failure",
-		answers: gives[outbox.ProjectionFailure]("the failure"),
+		answers: gives[campaign.ProjectionFailure]("the failure"),
 	})
 }
 
 // routeAuditAPI adds the API's routes about the audit log.
 func (s *server) routeAuditAPI() {
-	s.apiGet("/audit", reply(s, filter[outbox.AuditFilter](s), s.viewAudit), endpoint{
+	s.apiGet("/audit", reply(s, filter[operator.AuditFilter](s), s.viewAudit), endpoint{
 		id: "listActs", tag: tagAudit,
 		summary: "The audit log: actions done and refused, newest first unless reversed",
-		query:   queryOf(outbox.AuditFilter{}),
+		query:   queryOf(operator.AuditFilter{}),
 		answers: gives[auditAnswer]("a page of audit records"),
 	})
-	s.apiView(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), endpoint{
+	s.apiView(operator.RoleViewer, "/export/audit", s.stream(s.exportAudit), endpoint{
 		id: "exportActs", tag: tagAudit,
 		summary: "All audit records that match, as CSV or JSON",
 		query:   auditFile,
-		answers: givesFile[outbox.AuditEntry](),
+		answers: givesFile[operator.AuditEntry](),
 	})
 }
 
 func (s *server) routeTokensAPI() {
-	s.apiView(outbox.RoleAdmin, "/tokens", s.handle(serveJSONList(s, s.Tokens.List)), endpoint{
+	s.apiView(operator.RoleAdmin, "/tokens", s.handle(serveJSONList(s, s.Tokens.List)), endpoint{
 		id: "listTokens", tag: tagTokens,
 		summary: "API tokens, valid ones first; for admins",
-		answers: gives[items[outbox.Token]]("the latest 1,000, and those of the server's file of tokens"),
+		answers: gives[items[operator.Token]]("the latest 1,000, and those of the server's file of tokens"),
 	})
-	addAction(s, outbox.ActionTokenRevoke, onTokens, with[outbox.ActionRequest](s.Tokens.RevokeToken), endpoint{
+	addAction(s, operator.ActionTokenRevoke, onTokens, with[operator.ActionRequest](s.Tokens.RevokeToken), endpoint{
 		id: "revokeToken", tag: tagTokens,
 		summary: "Revoke a token at once; for admins",
-		answers: gives[outbox.Token]("the token"),
+		answers: gives[operator.Token]("the token"),
 	})
 }

@@ -14,10 +14,12 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/appendbody"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/size"
@@ -64,7 +66,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 		{"the first of two bad events", `{"events":[{"event_type":"a"},{"wat":1}]}`, 422, []string{`"events[0].payload"`}},
 		{"a batch that ends early", `{"events":[{"event_type":"a","payload":{}}`, 422, []string{"ends too early"}},
 		{"text after a batch", `{"events":[]} {}`, 422, []string{"data after the JSON object"}},
-		{"an event longer than any", `{"events":[{"event_type":"` + strings.Repeat("x", 3*outbox.DefaultMaxPayload+64<<10) + `"}]}`, 413, []string{"event 1 of the batch", "the limit is", "262144 for its payload"}},
+		{"an event longer than any", `{"events":[{"event_type":"` + strings.Repeat("x", 3*event.DefaultMaxPayload+64<<10) + `"}]}`, 413, []string{"event 1 of the batch", "the limit is", "262144 for its payload"}},
 		{"a condition of nothing", `{"events":[{"event_type":"a","payload":{}}],"condition":{}}`, 422, []string{`"condition.items":`, "at least one item"}},
 		{"an item of nothing", `{"events":[{"event_type":"a","payload":{}}],"condition":{"items":[{}]}}`, 422, []string{`"condition.items[0]":`, "matches nothing"}},
 		{"a tag that is a number", `{"events":[{"event_type":"a","payload":{}}],"condition":{"items":[{"tags":{"seat":1}}]}}`, 422, []string{`"condition.items.tags":`, "cannot be a number"}},
@@ -72,7 +74,7 @@ func TestAppend_saysWhatIsWrongAndWritesNothing(t *testing.T) {
 		{"a condition that is a list", `{"events":[{"event_type":"a","payload":{}}],"condition":[]}`, 422, []string{`"condition":`, "not a array"}},
 		{"a condition of one event", `{"event_type":"a","payload":{},"condition":{"items":[{"event_types":["a"]}]}}`, 422, []string{`"condition":`}},
 		{"no JSON", `hello`, 422, []string{"not JSON"}},
-		{"big payload", `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", outbox.DefaultMaxPayload) + `"}}`, 413, []string{"the limit is"}},
+		{"big payload", `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", event.DefaultMaxPayload) + `"}}`, 413, []string{"the limit is"}},
 		{"big body", `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", maxAppendBody) + `"}}`, 413, []string{"larger than the limit"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,11 +106,11 @@ func TestAppend_inlineAppliesBeforeItAnswers(t *testing.T) {
 	var asked []string
 	fail := false
 	s := ownSite(t, func(c *Config) {
-		c.Mode = outbox.ModeInline
+		c.Mode = campaign.ModeInline
 		c.InlineApply = func(_ context.Context, id string) error {
 			asked = append(asked, id)
 			if fail {
-				return &outbox.Refusal{Err: outbox.ErrConflict, Detail: "event 2 cannot be applied"}
+				return &event.Refusal{Err: event.ErrConflict, Detail: "event 2 cannot be applied"}
 			}
 			return nil
 		}
@@ -282,7 +284,7 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 	}
 	for i, key := range slices.Sorted(maps.Keys(s.srv.routes)) {
 		route := s.srv.routes[key]
-		if i%step != 0 || route.method != "GET" || route.role == outbox.RoleNone || route.pattern == "/metrics" {
+		if i%step != 0 || route.method != "GET" || route.role == operator.RoleNone || route.pattern == "/metrics" {
 			continue
 		}
 		target, refused := strings.NewReplacer("{", "", "}", "").Replace(plain.Replace(route.pattern)), []string{"x=a;b", "x=100%", "utm_source=mail", "="}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/admission"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -17,7 +17,7 @@ type appendKey struct {
 }
 
 // enterAppend registers an append under a request's key until leave is called. If one is in progress
-// already, it returns outbox.ErrConflict. Requests without a key never conflict.
+// already, it returns event.ErrConflict. Requests without a key never conflict.
 func (m rooms) enterAppend(r *http.Request) (leave func(), err error) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
@@ -25,7 +25,7 @@ func (m rooms) enterAppend(r *http.Request) (leave func(), err error) {
 	}
 	leave, ok := m.appending.Enter(appendKey{admission.CallerOf(me(r)), key})
 	if !ok {
-		return nil, outbox.Conflict("an append with this Idempotency-Key is in progress; retry in a moment to get its result")
+		return nil, event.Conflict("an append with this Idempotency-Key is in progress; retry in a moment to get its result")
 	}
 	return leave, nil
 }

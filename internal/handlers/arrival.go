@@ -8,15 +8,15 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/hosts"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // arrivedHeaders are headers set by browsers and proxies. Host is not among a request's headers.
 var arrivedHeaders = []string{"Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", prefixHeader, "Via"}
 
 // arrival describes how a request reached this server.
-func (s *server) arrival(r *http.Request) outbox.Arrival {
-	a := outbox.Arrival{Peer: auth.Peer(r), Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: s.Auth.IdentityHeaders(r.Header), Me: me(r)}
+func (s *server) arrival(r *http.Request) operator.Arrival {
+	a := operator.Arrival{Peer: auth.Peer(r), Trusted: s.Trusts(r), Why: "--trusted-proxy does not name it", IdentityHeaders: s.Auth.IdentityHeaders(r.Header), Me: me(r)}
 	switch {
 	case s.Embedded:
 		a.Why = "the console of a service trusts none"
@@ -27,14 +27,14 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 		a.Me.Groups = []string{}
 	}
 	for _, name := range arrivedHeaders {
-		h := outbox.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: hosts.Printable(r.Header.Get(name))}
+		h := operator.Arrived{Name: name, Times: len(r.Header.Values(name)), Value: hosts.Printable(r.Header.Get(name))}
 		a.Headers = append(a.Headers, h)
 	}
 	for i, name := range a.IdentityHeaders {
 		a.IdentityHeaders[i] = hosts.Printable(name)
 	}
 	prefix, _ := s.prefixOf(r) // a malformed prefix was refused earlier
-	a.Address = outbox.AddressFor{Scheme: hosts.Scheme(r), Host: hosts.Printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
+	a.Address = operator.AddressFor{Scheme: hosts.Scheme(r), Host: hosts.Printable(r.Host), PublicOrigin: s.PublicOrigin, Prefix: prefix, Base: s.links.Base(),
 		URL: s.origin(r) + string(s.linksOf(r).Overview())}
 	a.Advice = append([]string{}, s.adviceFor(a)...)
 	return a
@@ -42,9 +42,9 @@ func (s *server) arrival(r *http.Request) outbox.Arrival {
 
 // adviceFor says what to change so that links on pages work for their readers and requests are
 // authenticated. It depends on a and on how settings are named.
-func (s *server) adviceFor(a outbox.Arrival) []string {
+func (s *server) adviceFor(a operator.Arrival) []string {
 	var all []string
-	for _, rule := range []func(outbox.Arrival) string{s.warnAboutPrefix, s.warnAboutPublicOrigin, s.warnAboutIdentity, s.warnAboutKeys} {
+	for _, rule := range []func(operator.Arrival) string{s.warnAboutPrefix, s.warnAboutPublicOrigin, s.warnAboutIdentity, s.warnAboutKeys} {
 		if sentence := rule(a); sentence != "" {
 			all = append(all, sentence)
 		}
@@ -52,9 +52,9 @@ func (s *server) adviceFor(a outbox.Arrival) []string {
 	return append(all, a.Me.Hints...)
 }
 
-func (s *server) warnAboutKeys(outbox.Arrival) string { return s.Auth.Trouble() }
+func (s *server) warnAboutKeys(operator.Arrival) string { return s.Auth.Trouble() }
 
-func (s *server) warnAboutPrefix(a outbox.Arrival) string {
+func (s *server) warnAboutPrefix(a operator.Arrival) string {
 	h := a.Header(prefixHeader)
 	told := strings.TrimSuffix(h.Value, "/")
 	err := hosts.CheckPath(h.Value)
@@ -76,7 +76,7 @@ func (s *server) warnAboutPrefix(a outbox.Arrival) string {
 }
 
 // warnAboutPublicOrigin compares the host that the proxy reports with the one this server assumes.
-func (s *server) warnAboutPublicOrigin(a outbox.Arrival) string {
+func (s *server) warnAboutPublicOrigin(a operator.Arrival) string {
 	setting, to := "--public-origin", ""
 	if s.Embedded {
 		setting, to = "Config.PublicURL", "to "
@@ -107,7 +107,7 @@ func (s *server) warnAboutPublicOrigin(a outbox.Arrival) string {
 	return fmt.Sprintf("Host is %s while X-Forwarded-Host says %s: set %s %s%s, or let the proxy pass the Host header on", a.Address.Host, host.Value, setting, to, outside)
 }
 
-func (s *server) warnAboutIdentity(a outbox.Arrival) string {
+func (s *server) warnAboutIdentity(a operator.Arrival) string {
 	named := slices.DeleteFunc(slices.Clone(a.IdentityHeaders), func(name string) bool { return name == "Authorization" })
 	if len(named) == 0 {
 		return ""
@@ -115,15 +115,15 @@ func (s *server) warnAboutIdentity(a outbox.Arrival) string {
 	list := strings.Join(named, ", ")
 	assertion := slices.IndexFunc(named, func(name string) bool { return strings.HasSuffix(name, "-Jwt-Assertion") })
 	switch {
-	case a.Me.Auth == outbox.AuthJWT || a.Me.Auth == outbox.AuthProxyHeader:
+	case a.Me.Auth == operator.AuthJWT || a.Me.Auth == operator.AuthProxyHeader:
 		return ""
-	case s.Embedded && a.Me.Auth == outbox.AuthLocal:
+	case s.Embedded && a.Me.Auth == operator.AuthLocal:
 		return fmt.Sprintf("the identity headers (%s) are ignored, and every user is %s with the role %s: give Engine.Handler a function that names the user", list, a.Me.Name, a.Me.Role)
 	case s.Embedded: // its service reads them, or not
 		return ""
-	case a.Me.Auth == outbox.AuthLocal && assertion >= 0:
+	case a.Me.Auth == operator.AuthLocal && assertion >= 0:
 		return fmt.Sprintf("the signed assertion in %s is ignored, and every user is %s with the role %s: set --auth jwt with the preset of the proxy", named[assertion], a.Me.Name, a.Me.Role)
-	case a.Me.Auth == outbox.AuthLocal:
+	case a.Me.Auth == operator.AuthLocal:
 		return fmt.Sprintf("the identity headers (%s) are ignored, and every user is %s with the role %s: set --auth proxy-header with the preset of the proxy, and %s", list, a.Me.Name, a.Me.Role, hosts.TrustFlag(a.Peer))
 	case !a.Trusted:
 		return fmt.Sprintf("the identity headers (%s) come from %s, which is not a trusted proxy, and are not read: add %s if it is the proxy, otherwise they are forged", list, a.Peer, hosts.TrustFlag(a.Peer))

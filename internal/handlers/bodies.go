@@ -16,7 +16,7 @@ const (
 
 // readBody reads the body that jsonBody has limited. A large body first waits for memory, which leave
 // releases; call it once the body is no longer used. If none is free in time, it returns
-// outbox.ErrBusy.
+// event.ErrBusy.
 func (m rooms) readBody(w http.ResponseWriter, r *http.Request) (body []byte, leave func(), err error) {
 	leave = func() {}
 	if r.ContentLength > maxAppendBody {

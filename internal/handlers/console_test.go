@@ -12,9 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -36,7 +40,7 @@ func TestFailures_groupRowsByWhatWentWrongAndPinNotes(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.get("/failures").want(t, 200, `seat &#34;7&#34; is &lt;taken&gt;`, "1 dead", "2 of 2 attempts failed with the same error on one build", `data-testid="requeue-group"`, "poison.pill (1)").lacks(t, "<taken>")
 	note := func(text string) string {
-		return url.Values{"fingerprint": {outbox.Fingerprint(`seat "7" is <taken>`)}, "note": {text}}.Encode()
+		return url.Values{"fingerprint": {event.Fingerprint(`seat "7" is <taken>`)}, "note": {text}}.Encode()
 	}
 	s.lands(s.submit("/failures/groups/note", note("see <b>ticket</b>"))).want(t, 200, "see &lt;b&gt;ticket&lt;/b&gt;", "Note saved", "1 dead").lacks(t, "<b>ticket")
 	s.get("/failures?fingerprint=other").want(t, 200, "No rows with this error are failed or dead any more").lacks(t, "ticket")
@@ -106,7 +110,7 @@ func TestOverview_showsAnActWhicheverWayItCameIn(t *testing.T) {
 	s.get("/").want(t, 200, paused, "Paused campaign c-1.", "migration of &lt;users&gt;")
 	s.submit("/campaigns/c-1/resume", "").want(t, 303)
 	s.get("/").want(t, 200).lacks(t, paused)
-	must.Get(s.kit.PauseCampaign(t.Context(), outbox.Command{By: outbox.Operator{Name: "ana", Via: "cli"}}, "c-1")).Or(t)
+	must.Get(s.kit.PauseCampaign(t.Context(), operator.Command{By: operator.Operator{Name: "ana", Via: "cli"}}, "c-1")).Or(t)
 	s.get("/").want(t, 200, paused)
 }
 
@@ -132,10 +136,10 @@ func TestForms_doneWithoutTheirRecordLeadOn(t *testing.T) {
 
 func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.Settings = []outbox.Setting{{Name: "mode", Value: "outbox_apply_only", Given: true}}
+		c.Settings = []database.Setting{{Name: "mode", Value: "outbox_apply_only", Given: true}}
 	})
 	s.get("/about").want(t, 200, `title="outbox_apply_only: appends enqueue events; the worker applies them" data-testid="mode">applied by workers<`, "<code>outbox_apply_only</code>: appends enqueue events")
-	before := decodeAs[outbox.About](t, s.get("/api/v1/about").want(t, 200))
+	before := decodeAs[campaign.About](t, s.get("/api/v1/about").want(t, 200))
 	must.Hold(t, len(before.Databases) == 2 && before.Databases[0].Bytes != 0 && len(before.Databases[0].Settings) != 0 && before.Ready, "%+v", before)
 	for _, d := range before.Databases {
 		for _, m := range d.Migrations {
@@ -144,7 +148,7 @@ func TestAbout_tellsOfDatabasesSettingsAndWhatLookingCosts(t *testing.T) {
 	}
 	s.get("/campaigns")
 	s.get("/api/v1/summary")
-	after := decodeAs[outbox.About](t, s.get("/api/v1/about").want(t, 200)).Cost
+	after := decodeAs[campaign.About](t, s.get("/api/v1/about").want(t, 200)).Cost
 	c := before.Cost
 	must.Hold(t, after.Requests == c.Requests+3 && after.Reads > c.Reads && after.Statements > c.Statements && after.Shared+after.Taken > c.Shared+c.Taken, "after two more requests the cost is %+v, before it was %+v", after, c)
 	s.get("/about").want(t, 200, "Console overhead", "Configuration", "--mode", "00031_schema.sql", "builtin:campaigns")
@@ -156,7 +160,7 @@ func TestFailures_sayWhenFailedRowsAreRetriedAndRetryThemAtOnce(t *testing.T) {
 	s.get("/").want(t, 200, "2 campaigns retrying, 3 events waiting", "next retry").lacks(t, "Requeue with a canary")
 	s.submit("/campaigns/c-2/pause", "reason=x").want(t, 303)
 	s.fresh("/").want(t, 200, `<a href="/campaigns/c-2"><code>c-2</code></a>`)
-	fingerprint := outbox.Fingerprint(`seat "7" is <taken>`)
+	fingerprint := event.Fingerprint(`seat "7" is <taken>`)
 	s.get("/failures").want(t, 200, "2 failed", `data-testid="retry-group"`, "Retry 2 now")
 	s.lands(s.submit("/failures/groups/retry", url.Values{"fingerprint": {fingerprint}}.Encode())).want(t, 200, "Retried 2 failed rows: due now.")
 	s.post("/api/v1/rows/retry", `{"limit":1}`).want(t, 200, `{"retried":1}`)
@@ -182,7 +186,7 @@ func (s *site) badDeploy() *site {
 func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
 	s := ownSite(t).badDeploy()
 	a := s.get("/").want(t, 200, "41 of 60 campaigns are blocked", `data-testid="events-behind">122<`, `data-testid="failing-causes">2<`,
-		"40 campaigns blocked, 120 events waiting", "1 campaign blocked, 2 events waiting", `data-testid="since"`, "running now", "loaded now", "All 40 campaigns</a>", outbox.ScoreRule)
+		"40 campaigns blocked, 120 events waiting", "1 campaign blocked, 2 events waiting", `data-testid="since"`, "running now", "loaded now", "All 40 campaigns</a>", campaign.ScoreRule)
 	a.times(t, 2, `data-testid="cause"`)
 	order := []string{`data-testid="health"`, `class="hero"`, "40 campaigns blocked", "1 campaign blocked", `class="statuses"`, `class="history"`, `id="off"`}
 	for i := 1; i < len(order); i++ {
@@ -192,13 +196,13 @@ func TestOverview_ofABadDeployStartsFromItsCause(t *testing.T) {
 	a.lacks(t, `data-testid="requeue"`)
 	must.Hold(t, len(a.body) <= 60_000, "the page has %d bytes", len(a.body))
 	s.get("/api/v1/failures/groups").want(t, 200, `"campaigns":40`, `"events_waiting":120`, `"next_attempt_at":null`, `"fails_now":true`, `"operation":null`, `"worst":[{"campaign_id":"c-00","head_seq":2,"head_status":"dead"`)
-	s.post("/api/v1/operations", fmt.Sprintf(`{"filter":{"fingerprint":%q},"canary":true}`, outbox.Fingerprint(`seat "7" is <taken>`))).want(t, 202)
+	s.post("/api/v1/operations", fmt.Sprintf(`{"filter":{"fingerprint":%q},"canary":true}`, event.Fingerprint(`seat "7" is <taken>`))).want(t, 202)
 	s.fresh("/").want(t, 200, "is retrying these: canary running")
 	s.get("/").want(t, 200, "Watch operation 1").lacks(t, `href="/operations/new?fingerprint=seat`)
 }
 
 func TestShadow_outcomesAreCauses(t *testing.T) {
-	s := ownSite(t, func(c *Config) { c.Mode = outbox.ModeShadow })
+	s := ownSite(t, func(c *Config) { c.Mode = campaign.ModeShadow })
 	wrong := map[string]string{"a": "seat 7 is taken", "b": "seat 8 is taken", "c": "seat 9 is taken", "d": "too long"}
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		s.seed(id, "x", "y")
@@ -207,7 +211,7 @@ func TestShadow_outcomesAreCauses(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		r := queue.Rehearsal{CampaignID: id, RehearsedSeq: 2}
 		if why := wrong[id]; why != "" {
-			r = queue.Rehearsal{CampaignID: id, RehearsedSeq: 1, FailedSeq: 2, Error: why, Fingerprint: outbox.Fingerprint(why)}
+			r = queue.Rehearsal{CampaignID: id, RehearsedSeq: 1, FailedSeq: 2, Error: why, Fingerprint: event.Fingerprint(why)}
 		}
 		must.OK(t, s.kit.RecordRehearsal(t.Context(), r))
 	}
@@ -231,7 +235,7 @@ func TestShadow_outcomesAreCauses(t *testing.T) {
 // more labels than a chart tells apart, and as many markers as are searched for.
 func (s *site) full() *site {
 	s.seed("c-1", "campaign.created")
-	now := s.clock.Truncate(outbox.CoarseStep).UnixMicro()
+	now := s.clock.Truncate(samples.CoarseStep).UnixMicro()
 	exec := func(statement string, args ...any) {
 		s.kit.Exec(`with recursive
   n(i) as (select cast(0 as bigint) union all select i + 1 from n where i < 11519),
@@ -239,12 +243,12 @@ func (s *site) full() *site {
 `+statement, args...)
 	}
 	const seen = `(i < 90 or i % 6 = 0)` // charts over more than an hour have steps of 6 minutes and more
-	const minute, quarter = int64(time.Minute / time.Microsecond), int64(outbox.CoarseStep / time.Microsecond)
+	const minute, quarter = int64(time.Minute / time.Microsecond), int64(samples.CoarseStep / time.Microsecond)
 	exec(`insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total)
 select cast($1 as bigint) - i * cast($2 as bigint), 4000 + i * 7919 % 3571, 900 + i * 31 % 97, 2000 + i * 17 % 997, 3000 + i * 7 % 1009, 5000, 7, cast($1 as bigint) - i * cast($2 as bigint) - i * 7919 % 3571 * 1000000,
   90000000 - i * 7000 - i * 104729 % 6997, 9000000 - i * 700 - i * 104729 % 691 from n`, now, minute)
 	for _, x := range []struct{ step, length, steps int64 }{{60, minute, 1559}, {900, quarter, 767}} {
-		for kind, labels := range map[outbox.SeriesKind]int{outbox.SeriesFailure: 9, outbox.SeriesFollowed: 9, outbox.SeriesFailedIn: 9, outbox.SeriesBacklog: 9, outbox.SeriesBehind: 20} {
+		for kind, labels := range map[samples.SeriesKind]int{samples.SeriesFailure: 9, samples.SeriesFollowed: 9, samples.SeriesFailedIn: 9, samples.SeriesBacklog: 9, samples.SeriesBehind: 20} {
 			exec(`insert into series_samples (kind, step, at, label, source, value)
 select cast($1 as text), cast($2 as bigint), cast($3 as bigint) - i * cast($4 as bigint), case when cast($1 as text) = 'projection' and x = 9 then 'campaigns' else cast($1 as text) || '-of-many-' || x end, '', 90000 / x + i * (7919 + x * 104729) % 997 * 13 from n, l where i <= $5 and x <= $6 and `+seen, string(kind), x.step, now, x.length, x.steps, labels)
 		}
@@ -268,7 +272,7 @@ func TestCharts_listChangedProjectionsBeforeActions(t *testing.T) {
 	s.beat("w-1", "v1")
 	for _, version := range []string{"1111", "2222"} {
 		s.clock = s.clock.Add(time.Minute)
-		must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w-1", Host: "h"}, []outbox.Definition{{Projection: "campaigns", Version: version}}))
+		must.OK(t, s.store.Loaded(t.Context(), campaign.InstanceState{ID: "w-1", Host: "h"}, []campaign.Definition{{Projection: "campaigns", Version: version}}))
 	}
 	s.clock = s.clock.Add(time.Minute) // w-1 is silent
 	for range 10 {
@@ -342,8 +346,8 @@ func TestDiverged_isShownWithNumbersOfNowAndAsksForTheRightJournal(t *testing.T)
 
 // beat writes the heartbeat of an instance with an interval of two seconds.
 func (s *site) beat(id, version string) {
-	must.OK(s.t, s.store.Heartbeat(context.Background(), outbox.InstanceState{ID: id, Host: "host-" + id, PID: 77, Version: version, Mode: outbox.ModeOutbox,
-		StartedAt: s.clock, BeatEvery: 2 * time.Second, Applied: 44200, Failed: 3, Fenced: 1, Rates: outbox.Throughput{AppliedPerSecond: 1234}}))
+	must.OK(s.t, s.store.Heartbeat(context.Background(), campaign.InstanceState{ID: id, Host: "host-" + id, PID: 77, Version: version, Mode: campaign.ModeOutbox,
+		StartedAt: s.clock, BeatEvery: 2 * time.Second, Applied: 44200, Failed: 3, Fenced: 1, Rates: campaign.Throughput{AppliedPerSecond: 1234}}))
 }
 
 func TestInstances_tellWhoHoldsWhat(t *testing.T) {

@@ -11,19 +11,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // errHidden is a document that this server shows to no one.
 var errHidden = errors.New("hidden")
 
-// document reads one document of an event, once a slot is free. No slot in time is outbox.ErrBusy.
+// document reads one document of an event, once a slot is free. No slot in time is event.ErrBusy.
 // The slot is released before anything is sent, so that slow clients hold up no one.
 //
 // Secrets in the document are hidden, and hash is then marked, since the text is not the hashed
 // one. Where documents are hidden altogether it returns errHidden.
-func (s *server) document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
+func (s *server) document(ctx context.Context, campaign string, seq int64, part event.Part) (text, hash string, err error) {
 	done, err := s.reading.Enter(ctx, 1)
 	if err != nil {
 		return "", "", fmt.Errorf("wait for room to read the %s of campaign %q seq %d: %w", part, campaign, seq, err)
@@ -33,7 +34,7 @@ func (s *server) document(ctx context.Context, campaign string, seq int64, part 
 		return "", "", err
 	}
 	if s.Redact.HidesPayloads() {
-		return "", "", &outbox.Refusal{Err: errHidden, Detail: "this server hides payloads, metadata and tags (--hide-payloads); an admin can reveal one event on its page, which is audited"}
+		return "", "", &event.Refusal{Err: errHidden, Detail: "this server hides payloads, metadata and tags (--hide-payloads); an admin can reveal one event on its page, which is audited"}
 	}
 	hidden, paths := s.Redact.JSON(json.RawMessage(text))
 	if paths != nil {
@@ -58,7 +59,7 @@ func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, hash, err := s.document(r.Context(), row.CampaignID, row.Seq, outbox.PartPayload)
+	text, hash, err := s.document(r.Context(), row.CampaignID, row.Seq, event.PartPayload)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (s *server) payload(w http.ResponseWriter, r *http.Request) error {
 	if answer.beyond {
 		h.Del("Content-Disposition")
 		h.Del("ETag")
-		return &outbox.Refusal{Err: errRange, Detail: fmt.Sprintf("the payload is %d bytes long and has no such range", len(text))}
+		return &event.Refusal{Err: errRange, Detail: fmt.Sprintf("the payload is %d bytes long and has no such range", len(text))}
 	}
 	return nil
 }
@@ -132,14 +133,14 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	campaign, seq, part := row.CampaignID, row.Seq, cmp.Or(outbox.Part(q.Part), outbox.PartPayload)
+	campaign, seq, part := row.CampaignID, row.Seq, cmp.Or(event.Part(q.Part), event.PartPayload)
 	text, _, err := s.document(r.Context(), campaign, seq, part)
 	if err != nil {
 		return err
 	}
 	tree, err := campaigns.ReadTree(text, q.At, q.From)
 	if nowhere, ok := errors.AsType[*campaigns.NoPlace](err); ok {
-		return outbox.NotFound("there is nothing at %q in the %s of event %d of campaign %q", nowhere.Pointer, part, seq, campaign)
+		return event.NotFound("there is nothing at %q in the %s of event %d of campaign %q", nowhere.Pointer, part, seq, campaign)
 	}
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (s *server) treePage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.TreePage, view))
 }
 
-func (s *server) readCursors(ctx context.Context, campaign string) (items[outbox.Cursor], error) {
+func (s *server) readCursors(ctx context.Context, campaign string) (items[campaign.Cursor], error) {
 	cursors, err := s.Runs.Cursors(ctx, campaign, s.Projections)
 	return listOf(cursors), err
 }

@@ -4,7 +4,8 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/admission"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
@@ -23,15 +24,15 @@ func (s *server) tryRow(r *http.Request) (v campaigns.DryRunView, err error) {
 		v.Next = *q.Next
 	}
 	if s.DryRun == nil {
-		return v, outbox.NotFound("this server cannot run dry runs")
+		return v, event.NotFound("this server cannot run dry runs")
 	}
-	v.Tried, err = admission.Within(r.Context(), s.trying, func() (outbox.RunResult, error) {
+	v.Tried, err = admission.Within(r.Context(), s.trying, func() (replay.RunResult, error) {
 		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
 	})
 	return v, err
 }
 
-func (s *server) readDryRun(r *http.Request) (outbox.RunResult, error) {
+func (s *server) readDryRun(r *http.Request) (replay.RunResult, error) {
 	v, err := s.tryRow(r)
 	return v.Tried, err
 }

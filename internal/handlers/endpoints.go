@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -187,7 +187,7 @@ func (t route) checkQuery(r *http.Request) error {
 	}
 	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return outbox.Invalid("", "the query string is malformed%s: write name=value, with & between parameters and escapes in values, such as %%3B for ; and %%25 for %%", unreadable(r.URL.RawQuery))
+		return event.Invalid("", "the query string is malformed%s: write name=value, with & between parameters and escapes in values, such as %%3B for ; and %%25 for %%", unreadable(r.URL.RawQuery))
 	}
 	known := t.takes.without("act").names()
 	wrong := map[string]string{}
@@ -196,7 +196,7 @@ func (t route) checkQuery(r *http.Request) error {
 		case p == nil && len(known) == 0:
 			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL, which takes none", name)
 		case p == nil:
-			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL; it takes %s", name, outbox.OrList(known))
+			wrong[name] = fmt.Sprintf("%q is not a query parameter of this URL; it takes %s", name, event.OrList(known))
 		case len(values) > 1 && !request.Repeats(p.field):
 			wrong[name] = name + " is given more than once"
 		}

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -23,7 +25,7 @@ import (
 
 // append appends one event with a payload, without the limits of HTTP.
 func (s *site) append(campaign, eventType, payload string) {
-	s.kit.MustAppend(outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)})
+	s.kit.MustAppend(event.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(payload)})
 }
 
 // manyItems is a payload with n items, each with a number no float64 can hold.
@@ -117,7 +119,7 @@ func TestPages_aroundALargePayloadAreCheap(t *testing.T) { // not parallel: it c
 	large := must.Get(store.Open(context.Background(), store.Options{Journal: s.sub.Journal, Projections: s.sub.Projections, MaxPayload: 32 << 20})).Or(t)
 	items := size.Of(150_000, 347_826, 347_826)
 	payload := manyItems(items)
-	must.Get(large.Append(context.Background(), store.Append{Events: []outbox.Event{{CampaignID: "c-1", EventType: poison, Payload: []byte(payload)}}})).Or(t)
+	must.Get(large.Append(context.Background(), store.Append{Events: []event.Event{{CampaignID: "c-1", EventType: poison, Payload: []byte(payload)}}})).Or(t)
 	must.OK(t, large.Close())
 	s.seed("c-1", "a", "b").work()
 	for _, page := range []string{"/campaigns/c-1/events/1", "/rows/c-1/1/requeue", "/campaigns/c-1", "/campaigns/c-1/events/1", "/rows"} {
@@ -198,19 +200,19 @@ func TestRowPage_saysWhatCanNeverSucceed(t *testing.T) {
 }
 
 // taken explains the failures of every event by a key that exists already.
-func taken(_ context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
-	x := outbox.EventExplanation{CampaignID: campaign, Seq: seq, EventType: poison, Failures: []outbox.ExplainedFailure{}}
+func taken(_ context.Context, hide projection.Hider, campaign string, seq int64) (projection.EventExplanation, error) {
+	x := projection.EventExplanation{CampaignID: campaign, Seq: seq, EventType: poison, Failures: []projection.ExplainedFailure{}}
 	if seq != 2 {
 		return x, nil
 	}
-	secret := json.RawMessage(`"` + outbox.Hidden + `"`)
-	x.Failures = append(x.Failures, outbox.ExplainedFailure{
+	secret := json.RawMessage(`"` + event.Hidden + `"`)
+	x.Failures = append(x.Failures, projection.ExplainedFailure{
 		Projection: "seats", Error: "projection seats (seats.sql:12) on poison.pill: <taken>", Reason: "A row with this key (seat) exists already in seats.",
 		FailedVersion: "97b5433e5e7e99d7", LoadedVersion: "c18c0000000099d7",
-		Statement: &outbox.FailedStatement{File: "seats.sql", Line: 12, Lines: []outbox.SourceLine{{Number: 11, Text: "-- on: poison.pill"}, {Number: 12, Text: "insert into seats values (:payload.<seat>);", Failed: true}},
-			Values: []outbox.BoundValue{{Name: ":payload.<seat>", Value: json.RawMessage(`"<7>"`), Columns: []string{"seat"}, Computed: []string{"seat"}, Refused: true}, {Name: ":payload.code", Value: secret, Columns: []string{"code"}, Computed: []string{"code"}}}},
-		Constraint: &outbox.Constraint{Kind: outbox.ConstraintUnique, Table: "seats", Columns: []string{"seat"}},
-		Existing:   &outbox.ExistingRow{Table: "seats", Fields: []outbox.Field{{Name: "seat", Value: json.RawMessage(`"<7>"`)}, {Name: "password", Value: json.RawMessage(`"hunter22"`)}}},
+		Statement: &projection.FailedStatement{File: "seats.sql", Line: 12, Lines: []projection.SourceLine{{Number: 11, Text: "-- on: poison.pill"}, {Number: 12, Text: "insert into seats values (:payload.<seat>);", Failed: true}},
+			Values: []projection.BoundValue{{Name: ":payload.<seat>", Value: json.RawMessage(`"<7>"`), Columns: []string{"seat"}, Computed: []string{"seat"}, Refused: true}, {Name: ":payload.code", Value: secret, Columns: []string{"code"}, Computed: []string{"code"}}}},
+		Constraint: &projection.Constraint{Kind: projection.ConstraintUnique, Table: "seats", Columns: []string{"seat"}},
+		Existing:   &projection.ExistingRow{Table: "seats", Fields: []projection.Field{{Name: "seat", Value: json.RawMessage(`"<7>"`)}, {Name: "password", Value: json.RawMessage(`"hunter22"`)}}},
 	})
 	return x, nil
 }
@@ -223,7 +225,7 @@ func TestEventPage_explainsTheError(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1/events/2/explanation").want(t, 200, `"reason":"A row with this key (seat) exists already in seats."`, `"unexplained":""`).lacks(t, "hunter22")
 	s.get("/api/v1/campaigns/c-1/events/1/explanation").want(t, 200, `"failures":[]`)
 
-	groups := decodeAs[items[outbox.AssessedGroup]](t, s.get("/api/v1/failures/groups").want(t, 200)).Items
+	groups := decodeAs[items[campaign.AssessedGroup]](t, s.get("/api/v1/failures/groups").want(t, 200)).Items
 	cause := string(ui.NewLinks("").FailureGroup(groups[0].Fingerprint))
 	s.get(cause).want(t, 200, "A row with this key (seat) exists already in seats.", `href="/campaigns/c-1/events/2" data-testid="example"`)
 	s.get("/failures").want(t, 200, `data-testid="explained"`) // the only cause
@@ -233,7 +235,7 @@ func TestFailuresPage_saysTheErrorOnce(t *testing.T) {
 	t.Parallel()
 	for explained, again := range map[string]bool{`seat "7" is <taken>`: false, "another": true} {
 		s := newSite(t, func(c *Config) {
-			c.Explain = func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+			c.Explain = func(ctx context.Context, hide projection.Hider, campaign string, seq int64) (projection.EventExplanation, error) {
 				x, err := taken(ctx, hide, campaign, seq)
 				x.Failures[0].Error = explained
 				return x, err
@@ -246,8 +248,8 @@ func TestFailuresPage_saysTheErrorOnce(t *testing.T) {
 
 func TestEventPage_showsTheErrorWhereItCannotBeExplained(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
-			return outbox.EventExplanation{}, errors.New("dial tcp: internal text")
+		c.Explain = func(context.Context, projection.Hider, string, int64) (projection.EventExplanation, error) {
+			return projection.EventExplanation{}, errors.New("dial tcp: internal text")
 		}
 	}).trouble()
 	s.get("/campaigns/c-1/events/2").want(t, 200, "The error cannot be explained at the moment.", "seat &#34;7&#34; is &lt;taken&gt;", `data-testid="requeue"`).lacks(t, "internal text")
@@ -282,8 +284,8 @@ func TestEventPage_hasTabsWithNothingOfTheOthers(t *testing.T) {
 func TestEventHistory_tellsWhatTheEventWentThrough(t *testing.T) {
 	s := ownSite(t).seed("c-1", "campaign.created", poison).work()
 	s.post("/api/v1/rows/requeue", `{"reason":"mended"}`).want(t, 200)
-	h := decodeAs[outbox.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/2/history").want(t, 200))
-	must.Need(t, len(h.Steps) == 4 && h.Steps[2].Kind == outbox.StepDied && h.Steps[3].AuditEntry != nil && h.Steps[3].AuditEntry.Reason == "mended", "the steps are %+v", h.Steps)
+	h := decodeAs[campaign.EventHistory](t, s.get("/api/v1/campaigns/c-1/events/2/history").want(t, 200))
+	must.Need(t, len(h.Steps) == 4 && h.Steps[2].Kind == campaign.StepDied && h.Steps[3].AuditEntry != nil && h.Steps[3].AuditEntry.Reason == "mended", "the steps are %+v", h.Steps)
 	s.get("/api/v1/campaigns/c-1/events/1/history").want(t, 200, `"kind":"applied"`, testWorker.ID)
 	s.get("/campaigns/c-1/events/2").want(t, 200, "What happened", "Failed 2 times with the same error, now dead", "Requeued 1 dead row", "mended").lacks(t, "No actions here", "on record")
 	s.get("/campaigns/c-1/events/1").want(t, 200, "What happened", "Applied", testWorker.ID).lacks(t, "on record")

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/admission"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/csv"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
@@ -30,9 +31,9 @@ type exportQuery struct {
 
 // The queries of the files: they begin at the start of the list.
 var (
-	rowsFile      = queryOf(exportQuery{}, outbox.RowFilter{}).without("cursor", "limit")
-	campaignsFile = queryOf(exportQuery{}, outbox.CampaignFilter{}).without("cursor", "limit")
-	auditFile     = queryOf(exportQuery{}, outbox.AuditFilter{}).without("cursor", "limit")
+	rowsFile      = queryOf(exportQuery{}, campaign.RowFilter{}).without("cursor", "limit")
+	campaignsFile = queryOf(exportQuery{}, campaign.CampaignFilter{}).without("cursor", "limit")
+	auditFile     = queryOf(exportQuery{}, operator.AuditFilter{}).without("cursor", "limit")
 )
 
 func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
@@ -40,11 +41,11 @@ func (s *server) exportRows(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return export(s, w, r, "rows", s.Queue.RowsInPages(r.Context(), filter), campaigns.RowColumns(ui.Page{}, outbox.RowFilter{}))
+	return export(s, w, r, "rows", s.Queue.RowsInPages(r.Context(), filter), campaigns.RowColumns(ui.Page{}, campaign.RowFilter{}))
 }
 
 func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
-	filter, err := filter[outbox.CampaignFilter](s)(r)
+	filter, err := filter[campaign.CampaignFilter](s)(r)
 	if err != nil {
 		return err
 	}
@@ -59,11 +60,11 @@ func (s *server) exportCampaigns(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	return export(s, w, r, "campaigns", pages, campaigns.CampaignColumns(ui.Page{}, outbox.CampaignFilter{}))
+	return export(s, w, r, "campaigns", pages, campaigns.CampaignColumns(ui.Page{}, campaign.CampaignFilter{}))
 }
 
 func (s *server) exportAudit(w http.ResponseWriter, r *http.Request) error {
-	filter, err := filter[outbox.AuditFilter](s)(r)
+	filter, err := filter[operator.AuditFilter](s)(r)
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (s *server) cut(r *http.Request, file *exportFile, err error) error {
 		file.w.Header().Del("Content-Disposition")
 		return err
 	}
-	s.Logger.Warn("export cut off", "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
+	s.Logger.Warn("export cut off", "path", r.URL.Path, operator.RequestIDs(r.Context()), "err", err)
 	panic(http.ErrAbortHandler)
 }
 

@@ -5,7 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -16,7 +17,7 @@ type paging struct {
 }
 
 // rowFilter reads the row filter of a request. A text is searched in errors as displayed.
-func (s *server) rowFilter(r *http.Request) (f outbox.RowFilter, err error) {
+func (s *server) rowFilter(r *http.Request) (f campaign.RowFilter, err error) {
 	err = fill(&f, r.URL.Query())
 	f.Shown = s.Redact
 	return f, err
@@ -33,7 +34,7 @@ func filter[F any](s *server) func(*http.Request) (F, error) {
 // relativeTimes reports whether a time of a request's range depends on when it is read.
 func relativeTimes(r *http.Request) bool {
 	q := r.URL.Query()
-	return !outbox.Absolute(q.Get("since")) || !outbox.Absolute(q.Get("until"))
+	return !event.Absolute(q.Get("since")) || !event.Absolute(q.Get("until"))
 }
 
 // eventsQuery pages through a campaign's events: after_seq and the cursor are the same number, and
@@ -73,7 +74,7 @@ func readWait(r *http.Request) (waitQuery, error) {
 		q.Timeout = defaultWait
 	}
 	if q.Timeout > longestWait {
-		return q, outbox.Invalid("timeout", "timeout must be at most %s", longestWait)
+		return q, event.Invalid("timeout", "timeout must be at most %s", longestWait)
 	}
 	return q, nil
 }

@@ -17,13 +17,15 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -31,6 +33,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
@@ -94,15 +97,15 @@ func newSiteOn(t testing.TB, sub dbtest.Pair, change ...func(*Config)) *site {
 func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(*Config)) *site {
 	s := &site{t: t, sub: sub, clock: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return s.clock }
-	o.Journal, o.Projections, o.Retry, o.Now = sub.Journal, sub.Projections, outbox.Retry{MaxAttempts: 2}, now
+	o.Journal, o.Projections, o.Retry, o.Now = sub.Journal, sub.Projections, event.Retry{MaxAttempts: 2}, now
 	s.store = must.Get(store.Open(context.Background(), o)).Or(t)
 	t.Cleanup(func() { must.OK(t, s.store.Close()) })
 	s.kit = storetest.Around(t, s.store, sub, nil)
 	s.operations, s.runs, s.tokens = operations.New(s.kit.Queue, s.kit.Samples), runs.New(s.kit.Queue), tokens.New(s.store)
 	c := Config{
-		Queue: s.kit.Queue, Samples: s.kit.Samples, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: outbox.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Queue: s.kit.Queue, Samples: s.kit.Samples, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: campaign.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
-		Projections: []outbox.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
+		Projections: []campaign.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},
 	}
 	for _, f := range change {
@@ -116,9 +119,9 @@ func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(
 }
 
 func (s *site) seed(campaign string, types ...string) *site {
-	var events []outbox.Event
+	var events []event.Event
 	for _, eventType := range types {
-		events = append(events, outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(`{"n":1}`)})
+		events = append(events, event.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(`{"n":1}`)})
 	}
 	s.kit.MustAppend(events...)
 	return s
@@ -135,8 +138,8 @@ func (s *site) work() *site {
 
 // failures are those of the hand-driven worker, by the type of the event.
 var failures = map[string]readmodel.Failure{
-	poison:   {Message: `seat "7" is <taken>`, Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`)},
-	hopeless: {Message: "payload.name is required, and the event does not have it", Fingerprint: outbox.Fingerprint("payload.name is required, and the event does not have it"), Projection: "campaigns", Version: "v1", Permanent: true},
+	poison:   {Message: `seat "7" is <taken>`, Fingerprint: event.Fingerprint(`seat "7" is <taken>`)},
+	hopeless: {Message: "payload.name is required, and the event does not have it", Fingerprint: event.Fingerprint("payload.name is required, and the event does not have it"), Projection: "campaigns", Version: "v1", Permanent: true},
 }
 
 func (s *site) pass() {
@@ -279,30 +282,30 @@ func newGuarded(t *testing.T, change ...func(*Config)) *guarded {
 		gate := must.Get(auth.New(auth.Config{
 			Kind: auth.KindProxyHeader, UserHeader: "Remote-User", GroupsHeader: "Remote-Groups", GroupsFormat: auth.FormatJSON, Contact: "the platform team, #ops",
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
-			Grants:  outbox.Grants{outbox.RoleViewer: {"user:zoe"}, outbox.RoleOperator: {"group:ops"}, outbox.RoleAdmin: {"user:ada"}},
+			Grants:  operator.Grants{operator.RoleViewer: {"user:zoe"}, operator.RoleOperator: {"group:ops"}, operator.RoleAdmin: {"user:ada"}},
 			Tokens:  c.Tokens.TokenByHash, Logger: c.Logger, Now: c.Now,
 		})).Or(t)
 		c.Auth, c.PublicOrigin, c.Hosts = gate, publicOrigin, []string{"ops.example"}
-		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
-			return outbox.TestDelivery{SubscriptionName: name}, nil
+		c.TestPublisher = func(_ context.Context, name operator.SubscriptionName) (subscription.TestDelivery, error) {
+			return subscription.TestDelivery{SubscriptionName: name}, nil
 		}
 		withAlerts(t, "chat: {url: 'slack+http://127.0.0.1:9/x', allow_private: true}")(c)
 		tryOnStore(c)
 	}}, change...)...)
-	for _, role := range outbox.Roles {
+	for _, role := range operator.Roles {
 		g.addToken(string(role), role, time.Hour)
 	}
-	revoked := g.addToken("revoked", outbox.RoleAdmin, time.Hour)
+	revoked := g.addToken("revoked", operator.RoleAdmin, time.Hour)
 	must.Get(g.site.tokens.RevokeToken(context.Background(), g.byAda(), revoked.ID)).Or(t)
 	g.clock = g.clock.Add(10 * time.Minute)
 	return g
 }
 
-func (g *guarded) byAda() outbox.Command {
-	return outbox.Command{By: outbox.Identity{Name: "ada", Auth: outbox.AuthProxyHeader, Role: outbox.RoleAdmin}.Operator("cli", ""), RequestID: "seed", Reason: "seed"}
+func (g *guarded) byAda() operator.Command {
+	return operator.Command{By: operator.Identity{Name: "ada", Auth: operator.AuthProxyHeader, Role: operator.RoleAdmin}.Operator("cli", ""), RequestID: "seed", Reason: "seed"}
 }
 
-func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) outbox.Token {
+func (g *guarded) addToken(name string, role operator.Role, lasts time.Duration) operator.Token {
 	text, hash := auth.NewToken()
 	g.tokens[name] = text
 	return must.Get(g.site.tokens.CreateToken(context.Background(), g.byAda(), hash, role, name, g.clock.Add(lasts))).Or(g.t)
@@ -311,7 +314,7 @@ func (g *guarded) addToken(name string, role outbox.Role, lasts time.Duration) o
 // asker is a client and its expected identity.
 type asker struct {
 	name string
-	role outbox.Role // RoleNone: is not admitted
+	role operator.Role // RoleNone: is not admitted
 	as   func(*http.Request)
 	told string // what the refusal of a signed-in user says; empty: cannot be authenticated
 }
@@ -333,11 +336,11 @@ func (g *guarded) byToken(name string) func(*http.Request) {
 }
 
 // people are users named by the proxy, one per role.
-var people = map[outbox.Role]func(*http.Request){outbox.RoleViewer: byProxy("zoe", "sales"), outbox.RoleOperator: byProxy("otto", "sales", "ops"), outbox.RoleAdmin: byProxy("ada")}
+var people = map[operator.Role]func(*http.Request){operator.RoleViewer: byProxy("zoe", "sales"), operator.RoleOperator: byProxy("otto", "sales", "ops"), operator.RoleAdmin: byProxy("ada")}
 
 // strangers have no role: they cannot be authenticated, or are signed in and refused. Package auth tests each reason.
 func (g *guarded) strangers() []asker {
-	ada := people[outbox.RoleAdmin]
+	ada := people[operator.RoleAdmin]
 	return []asker{
 		{name: "nobody", as: func(*http.Request) {}},
 		{name: "nobody, through the proxy", as: func(r *http.Request) { r.RemoteAddr = "10.0.0.7:4444" }},
@@ -353,22 +356,22 @@ func (g *guarded) strangers() []asker {
 // known are clients with a role, each authenticated in both ways.
 func (g *guarded) known() []asker {
 	var all []asker
-	for _, role := range outbox.Roles {
+	for _, role := range operator.Roles {
 		all = append(all, asker{name: string(role) + " by the proxy", role: role, as: people[role]}, asker{name: string(role) + " by token", role: role, as: g.byToken(string(role))})
 	}
-	return append(all, asker{name: "a viewer in a group with the operators' name among commas", role: outbox.RoleViewer, as: byProxy("zoe", "book club, ops, and friends")})
+	return append(all, asker{name: "a viewer in a group with the operators' name among commas", role: operator.RoleViewer, as: byProxy("zoe", "book club, ops, and friends")})
 }
 
 // fill gives the site at least one object of every action.
 func (g *guarded) fill() *guarded {
-	asAdmin := people[outbox.RoleAdmin]
+	asAdmin := people[operator.RoleAdmin]
 	act := func(path, body string) {
 		a := g.post(apiPrefix+path, body, asAdmin)
 		must.Need(g.t, a.StatusCode < 300, "%s is answered with %d %s", path, a.StatusCode, a.body)
 	}
 	g.trouble().reject().disown("another")
 	g.seed("c-3", poison).seed("c-6", poison).work()
-	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: "c-3", Seq: 1}})))
+	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, operator.ActionSkip.Phrase(operator.Reach{Skipped: event.RowKey{CampaignID: "c-3", Seq: 1}})))
 	g.work().seed("c-4", "a", "b")
 	act("/alerts/rules/drift/mute", `{"for":"8h","reason":"seed"}`)
 	act("/campaigns/c-4/pause", `{"reason":"seed"}`)

@@ -51,20 +51,26 @@ import (
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/operations"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/internal/tokens"
 	"github.com/outboxweb/outboxweb/web/static"
@@ -86,7 +92,7 @@ type Config struct {
 	Facts *facts.Reader
 	// Alerts are the alerts of this process's configuration; nil means none.
 	Alerts   *alerts.Alerts
-	Mode     outbox.Mode
+	Mode     campaign.Mode
 	ReadOnly bool // refuse actions and appends, and offer none on pages
 	// Embedded says that a program of somebody else's serves the pages: they name settings as that
 	// program has them, not as flags of the command.
@@ -111,25 +117,25 @@ type Config struct {
 	// BasePath, or an https URL. Empty for no link.
 	SignOut     string
 	Version     string
-	Projections []outbox.ProjectionInfo // the loaded definitions
+	Projections []campaign.ProjectionInfo // the loaded definitions
 	// InlineApply applies a campaign's unapplied events. It is nil unless the mode is
 	// inline_apply_only; an append then answers after it.
 	InlineApply func(ctx context.Context, campaignID string) error
 	// DryRun tries the events of a campaign up to seq and the next ones after it, and changes
 	// nothing. nil means that dry runs are not offered.
-	DryRun func(ctx context.Context, campaign string, seq, next int64) (outbox.RunResult, error)
+	DryRun func(ctx context.Context, campaign string, seq, next int64) (replay.RunResult, error)
 	// Explain says why projections fail at an event, with what the hider hides. nil means that errors
 	// are shown as they are.
-	Explain func(ctx context.Context, hide outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error)
+	Explain func(ctx context.Context, hide projection.Hider, campaign string, seq int64) (projection.EventExplanation, error)
 	// Travel shows read models as of any event. nil means that they are not offered.
 	Travel *timetravel.Travel
 	// Rehearse starts a rehearsal of changed projection files, and ProjectionFile returns the loaded
 	// file of a projection. nil means that rehearsals are not offered.
-	Rehearse       func(context.Context, outbox.Command, outbox.RehearsalRequest) (outbox.Run, error)
-	ProjectionFile func(projection string) outbox.RehearsalFile
+	Rehearse       func(context.Context, operator.Command, replay.RehearsalRequest) (replay.Run, error)
+	ProjectionFile func(projection string) campaign.RehearsalFile
 	// TestPublisher sends a made-up event to a publisher's destination; a delivery failure is not
 	// an error. nil means that this process has no publisher in its configuration.
-	TestPublisher func(ctx context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error)
+	TestPublisher func(ctx context.Context, name operator.SubscriptionName) (subscription.TestDelivery, error)
 	// Stopping is closed when the server begins to shut down: requests that wait for the
 	// projections are then answered at once. nil is never closed.
 	Stopping <-chan struct{}
@@ -137,7 +143,7 @@ type Config struct {
 	// many; 0 means no limit.
 	ActRate float64
 	// MaxPayload is the store's option of the same name, in bytes; 0 means
-	// outbox.DefaultMaxPayload. MaxAppendEvents is the maximum number of events in one append; 0
+	// event.DefaultMaxPayload. MaxAppendEvents is the maximum number of events in one append; 0
 	// means DefaultMaxEvents.
 	MaxPayload, MaxAppendEvents int
 	// HSTS makes browsers use HTTPS only, for a year. It is for servers that terminate TLS
@@ -154,7 +160,7 @@ type Config struct {
 	// without secrets. Pages show them.
 	CommandFlags []string
 	// Settings are this process's settings, without secrets.
-	Settings []outbox.Setting
+	Settings []database.Setting
 	Metrics  *metrics.Metrics
 	Logger   *slog.Logger     // nil means slog.Default()
 	Now      func() time.Time // nil means time.Now
@@ -196,7 +202,7 @@ func newServer(c Config) *server {
 	if c.Redact == nil {
 		c.Redact = redact.Builtin()
 	}
-	c.MaxPayload = cmp.Or(c.MaxPayload, outbox.DefaultMaxPayload)
+	c.MaxPayload = cmp.Or(c.MaxPayload, event.DefaultMaxPayload)
 	c.MaxAppendEvents = cmp.Or(c.MaxAppendEvents, appendbody.DefaultMaxEvents)
 	if c.Trusts == nil {
 		c.Trusts = c.Auth.Trusts
@@ -208,7 +214,7 @@ func newServer(c Config) *server {
 		rooms: newRooms(c.ActRate)}
 	s.Store.OnChange(s.overviews.invalidate)
 	s.router.Use(s.identify, s.setHeaders, s.resolvePrefix, s.recoverPanic, s.limitHead, s.protectHost, s.stripBase, middleware.GetHead, compress)
-	anything := route{role: outbox.RoleViewer} // unknown addresses are only told to users who may read
+	anything := route{role: operator.RoleViewer} // unknown addresses are only told to users who may read
 	s.router.NotFound(s.admit(anything, s.handle(s.notFound)).ServeHTTP)
 	s.router.MethodNotAllowed(s.admit(anything, s.handle(s.methodNotAllowed)).ServeHTTP)
 	s.routeSystem()
@@ -243,42 +249,42 @@ func (s *server) routeSystem() {
 	s.open("/healthz", s.handle(s.healthz))
 	s.open("/readyz", s.handle(s.readyz))
 	s.open("/static/*", s.handle(s.asset))
-	s.view(outbox.RoleViewer, "/metrics", s.Metrics.Handler(), nil)
+	s.view(operator.RoleViewer, "/metrics", s.Metrics.Handler(), nil)
 }
 
 func (s *server) routePages() {
 	s.get("/", s.overviewPage, rangeQuery{})
 	s.get("/charts", s.chartsPage, chartsQuery{})
-	s.get("/rows", s.rowsPage, outbox.RowFilter{})
+	s.get("/rows", s.rowsPage, campaign.RowFilter{})
 	s.get("/rows/requeue", s.requeueDeadPage, operationForm{})
 	s.get("/rows/{campaign}/{seq}", s.rowRedirect, eventPageQuery{})
 	s.get("/rows/{campaign}/{seq}/requeue", s.requeueRowPage)
-	s.get("/campaigns", s.campaignsPage, outbox.CampaignFilter{}, rangeQuery{})
+	s.get("/campaigns", s.campaignsPage, campaign.CampaignFilter{}, rangeQuery{})
 	s.get("/campaigns/{campaign}", s.campaignPage, campaignPageQuery{}, rangeQuery{})
 	s.get("/campaigns/{campaign}/read-model", s.readModelPage, modelPageQuery{})
 	s.get("/campaigns/{campaign}/read-model/cell", s.modelCellPage, modelCellQuery{})
 	s.get("/campaigns/{campaign}/events/{seq}", s.eventPage, eventPageQuery{})
 	s.get("/campaigns/{campaign}/events/{seq}/tree", s.treePage, treeQuery{})
 	s.get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
-	s.formAction(outbox.ActionReveal, s.revealForm)
-	s.get("/failures", s.failuresPage, outbox.FailureFilter{})
-	s.formActionAt(outbox.ActionRetryMany, "/failures/groups/retry", s.retryGroupForm)
-	s.get("/operations", s.operationsPage, outbox.OperationFilter{})
+	s.formAction(operator.ActionReveal, s.revealForm)
+	s.get("/failures", s.failuresPage, campaign.FailureFilter{})
+	s.formActionAt(operator.ActionRetryMany, "/failures/groups/retry", s.retryGroupForm)
+	s.get("/operations", s.operationsPage, operations.OperationFilter{})
 	s.get("/operations/new", s.newOperationPage, operationForm{})
-	s.get("/operations/{operation}", s.operationPage, outbox.OperationRowFilter{})
-	s.get("/runs", s.runsPage, outbox.RunFilter{})
+	s.get("/operations/{operation}", s.operationPage, operations.OperationRowFilter{})
+	s.get("/runs", s.runsPage, replay.RunFilter{})
 	s.get("/runs/new", s.newRunPage, runForm{})
-	s.get("/runs/{run}", s.runPage, outbox.ResultFilter{}, runLogQuery{})
+	s.get("/runs/{run}", s.runPage, replay.ResultFilter{}, runLogQuery{})
 	s.get("/rehearsals/new", s.newRehearsalPage, rehearsalQuery{})
 	s.get("/runs/{run}/results/{campaign}", s.runResultPage)
 	s.get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage, dryRunQuery{})
 	s.get("/projections", s.projectionsPage, rangeQuery{})
-	s.get("/projections/{name}", s.projectionPage, outbox.CursorFilter{}, rangeQuery{})
+	s.get("/projections/{name}", s.projectionPage, campaign.CursorFilter{}, rangeQuery{})
 	s.get("/publishers", s.publishersPage, rangeQuery{}, paging{})
 	s.get("/publishers/{topic}/{publisher}", s.publisherPage, rangeQuery{})
 	s.get("/publishers/{topic}/{publisher}/seek", s.seekPage, seekForm{})
-	s.formAction(outbox.ActionPublisherSeek, s.seekForm)
-	s.get("/events", s.eventsPage, outbox.EventFilter{})
+	s.formAction(operator.ActionPublisherSeek, s.seekForm)
+	s.get("/events", s.eventsPage, search.EventFilter{})
 	s.get("/search", s.searchPage, searchQuery{})
 	s.get("/search/suggestions", s.suggestions, searchQuery{})
 	s.routeViews()
@@ -286,17 +292,17 @@ func (s *server) routePages() {
 	s.get("/intake/{source}", s.sourcePage, paging{})
 	s.get("/alerts", s.alertsPage)
 	s.get("/instances", s.instancesPage, rangeQuery{})
-	s.get("/audit", s.auditPage, outbox.AuditFilter{})
+	s.get("/audit", s.auditPage, operator.AuditFilter{})
 	s.get("/about", s.aboutPage)
 	s.get("/watch", s.watch)
-	s.view(outbox.RoleAdmin, "/tokens", s.handle(s.tokensPage), nil)
+	s.view(operator.RoleAdmin, "/tokens", s.handle(s.tokensPage), nil)
 	s.get("/docs", s.docsPage, docsQuery{})
 	s.get("/docs/{document}", s.docPage)
 	s.get("/operating", s.operating)
 	// The lists as files have their own path: /campaigns/export is the page of a campaign of that name.
-	s.view(outbox.RoleViewer, "/export/rows", s.stream(s.exportRows), rowsFile)
-	s.view(outbox.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), campaignsFile)
-	s.view(outbox.RoleViewer, "/export/audit", s.stream(s.exportAudit), auditFile)
+	s.view(operator.RoleViewer, "/export/rows", s.stream(s.exportRows), rowsFile)
+	s.view(operator.RoleViewer, "/export/campaigns", s.stream(s.exportCampaigns), campaignsFile)
+	s.view(operator.RoleViewer, "/export/audit", s.stream(s.exportAudit), auditFile)
 }
 
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) error {
@@ -334,7 +340,7 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) asset(w http.ResponseWriter, r *http.Request) error {
 	if !static.Serve(w, r, chi.URLParam(r, "*")) {
-		return outbox.NotFound("there is no such file")
+		return event.NotFound("there is no such file")
 	}
 	return nil
 }
@@ -346,7 +352,7 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, s.linksOf(r).Base()+at+query, http.StatusPermanentRedirect)
 		return nil
 	}
-	return outbox.NotFound("there is nothing at this URL%s", s.unstripped(r))
+	return event.NotFound("there is nothing at this URL%s", s.unstripped(r))
 }
 
 func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) error {

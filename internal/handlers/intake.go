@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/delivery"
 )
 
@@ -42,23 +44,23 @@ func (s *server) sourcePage(w http.ResponseWriter, r *http.Request) error {
 
 // intakeList is the answer with the sources.
 type intakeList struct {
-	Sources []outbox.IntakeSource `json:"sources"` // by name
+	Sources []inbound.IntakeSource `json:"sources"` // by name
 }
 
-func rejectionParam(r *http.Request) (row outbox.RejectionKey, err error) {
+func rejectionParam(r *http.Request) (row inbound.RejectionKey, err error) {
 	if row.Source, err = param(r, "source"); err == nil {
 		row.ID, err = rejectedParam(r)
 	}
 	return row, err
 }
 
-func onRejection[B, R any](do func(context.Context, outbox.Command, string, int64) (R, error)) actionCall[B, outbox.RejectionKey, R] {
-	return func(ctx context.Context, o outbox.Command, row outbox.RejectionKey, _ B) (R, error) {
+func onRejection[B, R any](do func(context.Context, operator.Command, string, int64) (R, error)) actionCall[B, inbound.RejectionKey, R] {
+	return func(ctx context.Context, o operator.Command, row inbound.RejectionKey, _ B) (R, error) {
 		return do(ctx, o, row.Source, row.ID)
 	}
 }
 
-func (s *server) readRejections(ctx context.Context, source string, q paging) (outbox.Page[outbox.IntakeRejection], error) {
+func (s *server) readRejections(ctx context.Context, source string, q paging) (event.Page[inbound.IntakeRejection], error) {
 	return s.Intake.Rejections(ctx, source, q.Cursor, q.Limit)
 }
 
@@ -77,19 +79,19 @@ func (s *server) routeIntakeAPI() {
 		id: "listRejections", tag: tagIntake,
 		summary: "Rejected rows of a source, newest first, including discarded ones",
 		query:   queryOf(paging{}),
-		answers: gives[outbox.Page[outbox.IntakeRejection]]("a page of rejected rows"),
+		answers: gives[event.Page[inbound.IntakeRejection]]("a page of rejected rows"),
 	})
-	addAction(s, outbox.ActionIntakeRetry, onRejections, onRejection[outbox.ReasonRequest](s.Intake.Retry), endpoint{
+	addAction(s, operator.ActionIntakeRetry, onRejections, onRejection[operator.ReasonRequest](s.Intake.Retry), endpoint{
 		id: "retryRejection", tag: tagIntake,
 		summary: "Retry a rejected row, as it is in its table then",
 		details: "The server that holds the source does it at its next read. A row that fails again is rejected with the new reason; one that is gone from its table no longer blocks its campaign.",
 	})
-	addAction(s, outbox.ActionIntakeDiscard, onRejections, onRejection[outbox.DiscardRequest](s.Intake.Discard), endpoint{
+	addAction(s, operator.ActionIntakeDiscard, onRejections, onRejection[inbound.DiscardRequest](s.Intake.Discard), endpoint{
 		id: "discardRejection", tag: tagIntake,
 		summary: "Discard a rejected row: it is deleted from its table, and its event never enters the journal",
 		details: "The server that holds the source does it at its next read. The row's content stays in the rejection.",
 	})
-	addAction(s, outbox.ActionIntakeHandOver, onSources, with[outbox.HandOverRequest](s.Intake.HandOver), endpoint{
+	addAction(s, operator.ActionIntakeHandOver, onSources, with[inbound.HandOverRequest](s.Intake.HandOver), endpoint{
 		id: "handOverSource", tag: tagIntake,
 		summary: "Hand a source that belongs to another journal over to this one",
 		details: "The server that has the source in its configuration takes it at its next read, within 30 s, unless it belongs to a third journal by then. The journal that had it is refused from then on.",

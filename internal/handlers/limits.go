@@ -13,7 +13,9 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/appendbody"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
@@ -76,9 +78,9 @@ func (s *server) limitHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch headers := len(r.Header); {
 		case len(r.RequestURI) > maxAddress:
-			s.fail(w, r, &outbox.Refusal{Err: errAddress, Detail: fmt.Sprintf("the URL is %d bytes long; the limit is %d", len(r.RequestURI), maxAddress)})
+			s.fail(w, r, &event.Refusal{Err: errAddress, Detail: fmt.Sprintf("the URL is %d bytes long; the limit is %d", len(r.RequestURI), maxAddress)})
 		case headers > maxHeaders:
-			s.fail(w, r, &outbox.Refusal{Err: errHeaders, Detail: fmt.Sprintf("the request has headers of %d names; the limit is %d", headers, maxHeaders)})
+			s.fail(w, r, &event.Refusal{Err: errHeaders, Detail: fmt.Sprintf("the request has headers of %d names; the limit is %d", headers, maxHeaders)})
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -125,11 +127,11 @@ func newRooms(actRate float64) rooms {
 }
 
 // enterWait lets a request wait for the projections, until leave is called. Over the limit it is
-// refused: with errRate for the sender's own limit, and otherwise with outbox.ErrBusy.
+// refused: with errRate for the sender's own limit, and otherwise with event.ErrBusy.
 func (m rooms) enterWait(r *http.Request) (leave func(), err error) {
 	mine, ok := m.waitsOf.Enter(admission.CallerOf(me(r)))
 	if !ok {
-		return nil, &outbox.Refusal{Err: errRate, RetryAfter: time.Second, Detail: fmt.Sprintf(
+		return nil, &event.Refusal{Err: errRate, RetryAfter: time.Second, Detail: fmt.Sprintf(
 			"%d requests by %s are waiting for projections, the limit per identity; nothing was done. Try again in a moment, or do not wait", waitsOfOne, me(r).Name)}
 	}
 	all, err := m.waiting.Enter(r.Context(), 1)
@@ -143,14 +145,14 @@ func (m rooms) enterWait(r *http.Request) (leave func(), err error) {
 	}, nil
 }
 
-func (s *server) previewOperation(ctx context.Context, selection outbox.Selection, rehearsal int64) (outbox.OperationPreview, error) {
-	return admission.Within(ctx, s.previewing, func() (outbox.OperationPreview, error) {
+func (s *server) previewOperation(ctx context.Context, selection operations.Selection, rehearsal int64) (operations.OperationPreview, error) {
+	return admission.Within(ctx, s.previewing, func() (operations.OperationPreview, error) {
 		return s.Operations.Preview(ctx, selection, rehearsal)
 	})
 }
 
-func (s *server) previewRun(ctx context.Context, order outbox.RunRequest) (outbox.RunPreview, error) {
-	return admission.Within(ctx, s.previewing, func() (outbox.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
+func (s *server) previewRun(ctx context.Context, order replay.RunRequest) (replay.RunPreview, error) {
+	return admission.Within(ctx, s.previewing, func() (replay.RunPreview, error) { return s.Runs.Preview(ctx, order, s.Projections) })
 }
 
 // checkRate refuses an action of an identity that is over its rate.
@@ -163,7 +165,7 @@ func (s *server) checkRate(r *http.Request, t route) error {
 		return nil
 	}
 	seconds := int(math.Ceil(wait.Seconds()))
-	return &outbox.Refusal{Err: errRate, RetryAfter: wait, Detail: fmt.Sprintf(
+	return &event.Refusal{Err: errRate, RetryAfter: wait, Detail: fmt.Sprintf(
 		"too many actions by %s: this server accepts %g per second per identity; nothing was done, try again in %d s", me(r).Name, s.ActRate, seconds)}
 }
 
@@ -174,23 +176,23 @@ func (s *server) limits() []system.Limit {
 		acts = fmt.Sprintf("%g per second, bursts of %d", s.ActRate, s.acting.Burst)
 	}
 	return []system.Limit{
-		{Name: "URL of a request", Value: outbox.Bytes(maxAddress)},
-		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d names", outbox.Bytes(maxHeader), maxHeaders)},
-		{Name: "Body of an append", Value: outbox.Bytes(maxAppendBody)},
-		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", outbox.Number(int64(s.MaxAppendEvents)), outbox.Number(int64(appendbody.TagsPerEvent*s.MaxAppendEvents)))},
-		{Name: "Appends over " + outbox.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", outbox.Bytes(bodyRoom), bodiesWaiting, outbox.Limit(admission.RoomWait), outbox.Bytes(bodyStep), outbox.Limit(bodyPace))},
-		{Name: "Body with a selection of rows or campaigns", Value: outbox.Bytes(maxSelectionBody)},
-		{Name: "Body with changed projection files", Value: outbox.Bytes(maxRehearsalBody)},
-		{Name: "Body of another action", Value: outbox.Bytes(maxActBody)},
-		{Name: "Time to send the headers", Value: outbox.Limit(defaultPatience.Header)},
-		{Name: "Time to send a request", Value: outbox.Limit(defaultPatience.Read)},
-		{Name: "Time to process a request", Value: outbox.Limit(requestTime)},
-		{Name: "Time to receive a response", Value: fmt.Sprintf("%s; exports %s per page", outbox.Limit(defaultPatience.Write), outbox.Limit(exportPatience))},
-		{Name: "Idle time of a connection", Value: outbox.Limit(defaultPatience.Idle)},
+		{Name: "URL of a request", Value: event.Bytes(maxAddress)},
+		{Name: "Headers of a request", Value: fmt.Sprintf("%s, %d names", event.Bytes(maxHeader), maxHeaders)},
+		{Name: "Body of an append", Value: event.Bytes(maxAppendBody)},
+		{Name: "Events of an append", Value: fmt.Sprintf("%s, with %s tags in total", event.Number(int64(s.MaxAppendEvents)), event.Number(int64(appendbody.TagsPerEvent*s.MaxAppendEvents)))},
+		{Name: "Appends over " + event.Bytes(smallBody), Value: fmt.Sprintf("%s in memory at a time; up to %d more wait up to %s; each must send %s every %s", event.Bytes(bodyRoom), bodiesWaiting, event.Limit(admission.RoomWait), event.Bytes(bodyStep), event.Limit(bodyPace))},
+		{Name: "Body with a selection of rows or campaigns", Value: event.Bytes(maxSelectionBody)},
+		{Name: "Body with changed projection files", Value: event.Bytes(maxRehearsalBody)},
+		{Name: "Body of another action", Value: event.Bytes(maxActBody)},
+		{Name: "Time to send the headers", Value: event.Limit(defaultPatience.Header)},
+		{Name: "Time to send a request", Value: event.Limit(defaultPatience.Read)},
+		{Name: "Time to process a request", Value: event.Limit(requestTime)},
+		{Name: "Time to receive a response", Value: fmt.Sprintf("%s; exports %s per page", event.Limit(defaultPatience.Write), event.Limit(exportPatience))},
+		{Name: "Idle time of a connection", Value: event.Limit(defaultPatience.Idle)},
 		{Name: "Actions per identity", Value: acts},
-		{Name: "Concurrent requests", Value: fmt.Sprintf("%d exports, %d previews, %d dry runs, %d documents; more wait up to %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, outbox.Limit(admission.RoomWait))},
-		{Name: "Items on a page of a list", Value: fmt.Sprintf("%d by default, at most %d", outbox.DefaultPage, outbox.MaxPage)},
-		{Name: "Rows requeued at once", Value: fmt.Sprintf("%d by default, at most %s", outbox.DefaultRequeue, outbox.Number(outbox.MaxRequeue))},
-		{Name: "Waiting for projections", Value: fmt.Sprintf("%s by default, at most %s; %s requests at a time, %s per identity", outbox.Limit(defaultWait), outbox.Limit(longestWait), outbox.Number(waitsAtATime), outbox.Number(waitsOfOne))},
+		{Name: "Concurrent requests", Value: fmt.Sprintf("%d exports, %d previews, %d dry runs, %d documents; more wait up to %s", exportsAtATime, previewsAtATime, dryRunsAtATime, documentReaders, event.Limit(admission.RoomWait))},
+		{Name: "Items on a page of a list", Value: fmt.Sprintf("%d by default, at most %d", event.DefaultPage, event.MaxPage)},
+		{Name: "Rows requeued at once", Value: fmt.Sprintf("%d by default, at most %s", event.DefaultRequeue, event.Number(event.MaxRequeue))},
+		{Name: "Waiting for projections", Value: fmt.Sprintf("%s by default, at most %s; %s requests at a time, %s per identity", event.Limit(defaultWait), event.Limit(longestWait), event.Number(waitsAtATime), event.Number(waitsOfOne))},
 	}
 }

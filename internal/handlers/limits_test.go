@@ -21,7 +21,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // allowance is how long a test waits for what should happen soon.
@@ -239,7 +240,7 @@ func TestPanic_isNeverTakenForAWholeAnswer(t *testing.T) {
 
 func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.RunResult, error) {
+		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (replay.RunResult, error) {
 			return tried(campaign, seq, next), nil
 		}
 	}).seed("c-1", "a")
@@ -287,7 +288,7 @@ func TestShares_limitOneIdentity(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a")
 	const wait, appending = "/api/v1/campaigns/c-1?min_seq=1&timeout=1ms", "/api/v1/campaigns/c-1/events?wait=applied&timeout=1ms"
 	event := `{"event_type":"a","payload":{}}`
-	local := admission.CallerOf(outbox.Identity{Auth: outbox.AuthLocal, Name: "local"})
+	local := admission.CallerOf(operator.Identity{Auth: operator.AuthLocal, Name: "local"})
 	for range waitsOfOne - 1 {
 		s.srv.waitsOf.Enter(local)
 	}

@@ -18,8 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -70,9 +73,9 @@ values ('a', $1, 'log:', '{"event_types":["*"]}', 10, 0, 1, 1, $2)`, fmt.Sprint(
 	s.get("/api/v1/campaigns/c-1/events?limit=2").want(t, 200, `"next_cursor":"2","prev_cursor":null,"total":5`)
 	s.get("/api/v1/campaigns/c-1/events?limit=2&cursor=2").want(t, 200, `"next_cursor":"4","prev_cursor":"0"`)
 	s.get("/api/v1/campaigns/c-1/events?limit=2&after_seq=4&cursor=0").want(t, 200, `"seq":1`).lacks(t, `"seq":5`)
-	page := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause").want(t, 200))
-	next := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*page.NextCursor).want(t, 200, `"total":7,"total_capped":false`))
-	back := decodeAs[outbox.Page[outbox.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*next.PrevCursor).want(t, 200, `"prev_cursor":null`))
+	page := decodeAs[event.Page[operator.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause").want(t, 200))
+	next := decodeAs[event.Page[operator.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*page.NextCursor).want(t, 200, `"total":7,"total_capped":false`))
+	back := decodeAs[event.Page[operator.AuditEntry]](t, s.get("/api/v1/audit?limit=3&action=pause&cursor="+*next.PrevCursor).want(t, 200, `"prev_cursor":null`))
 	must.Need(t, len(page.Items) == 3 && next.Items[0].ID < page.Items[2].ID, "acts are %v, then %v", page.Items, next.Items)
 	must.Same(t, back.Items, page.Items, "acts on the way back")
 }
@@ -137,8 +140,8 @@ func TestAudit_filtersByTime(t *testing.T) {
 	s.get("/api/v1/audit?until=9999-12-31").want(t, 422, "until")
 }
 
-func (s *site) placed(id string, more ...func(*outbox.Event)) {
-	e := outbox.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: id, RequestID: "req-" + id, Payload: []byte(`{"order":"` + id + `","password":"hunter2"}`)}
+func (s *site) placed(id string, more ...func(*event.Event)) {
+	e := event.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: id, RequestID: "req-" + id, Payload: []byte(`{"order":"` + id + `","password":"hunter2"}`)}
 	for _, change := range more {
 		change(&e)
 	}
@@ -147,7 +150,7 @@ func (s *site) placed(id string, more ...func(*outbox.Event)) {
 
 func TestSearch_leadsToTheOnlyThingNamedOrOffersWhatATextMayMean(t *testing.T) {
 	s := ownSite(t).trouble()
-	s.placed("17", func(e *outbox.Event) { e.EventID = "ev-17" })
+	s.placed("17", func(e *event.Event) { e.EventID = "ev-17" })
 	for text, want := range map[string]string{"c-1": "/campaigns/c-1", " c-1/2 ": "/campaigns/c-1/events/2", "ev-17": "/campaigns/orders/events/1",
 		"order 17": "/events?entity_id=17&entity_type=order", "req-17": "/events?request_id=req-17", "": "/events"} {
 		s.get("/search?q="+url.QueryEscape(text)).want(t, http.StatusSeeOther).header(t, "Location", want)
@@ -175,7 +178,7 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 		must.Hold(t, err == nil && got.Equal(want) && to.Query().Get("q") == "x", "%q leads to %s, want since %s", text, to, want)
 		s.get(a.Header.Get("Location")).want(t, 200, "<h1>Find events", ">Recorded <strong>since "+want.Format("2006-01-02 15:04:05")+" UTC")
 		a = s.get("/audit?since="+url.QueryEscape(text)).want(t, http.StatusSeeOther)
-		a.header(t, "Location", "/audit?since="+url.QueryEscape(outbox.FormatSince(want)))
+		a.header(t, "Location", "/audit?since="+url.QueryEscape(event.FormatSince(want)))
 	}
 	s.get("/events?since=soon").want(t, 422, "14:00")
 	s.get("/events?since=2026-11-22&until=2026-11-20").want(t, 422, "ince must be before until")
@@ -185,13 +188,13 @@ func TestEvents_aRelativeTimeBecomesAbsoluteInTheAddress(t *testing.T) {
 
 func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
 	s := ownSite(t)
-	s.placed("17", func(e *outbox.Event) { e.OccurredAt = time.Date(2025, 3, 4, 14, 5, 0, 0, time.UTC) })
+	s.placed("17", func(e *event.Event) { e.OccurredAt = time.Date(2025, 3, 4, 14, 5, 0, 0, time.UTC) })
 	s.placed("18")
 	const at, byOccurrence = "since=2025-03-04T14:00:00Z&until=2025-03-04T14:10:00Z", `data-testid="by-occurrence"`
 	s.get("/events?"+at).want(t, 200, "No events match", ">Recorded <strong>2025-03-04 14:00:00 to 14:10:00 UTC", byOccurrence, "time=occurred")
 	s.get("/events?time=occurred&"+at).want(t, 200, ">Occurred <strong>2025-03-04 14:00:00", "occurred <time", "/orders/events/1\"", `<option value="occurred" selected`).
 		lacks(t, "/orders/events/2\"", byOccurrence)
-	found := decodeAs[outbox.FoundEvents](t, s.get("/api/v1/events?time=occurred&"+at))
+	found := decodeAs[search.FoundEvents](t, s.get("/api/v1/events?time=occurred&"+at))
 	must.Hold(t, len(found.Items) == 1 && found.Looked.First == 2 && found.Looked.Last == 1, "found %+v", found)
 	s.get("/api/v1/events?time=x").want(t, 422, "time")
 }
@@ -200,8 +203,8 @@ func TestEvents_areFoundByWhenTheyOccurred(t *testing.T) {
 func TestEvents_anEmptySearchSaysWhichValuesNothingHas(t *testing.T) {
 	s := ownSite(t)
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
-	s.placed(token, func(e *outbox.Event) { e.CampaignID, e.RequestID, e.EventID = "store-07", "Req-a", "EV-17" })
-	s.placed("18", func(e *outbox.Event) { e.CampaignID, e.EventType = "store-12", "order.paid" })
+	s.placed(token, func(e *event.Event) { e.CampaignID, e.RequestID, e.EventID = "store-07", "Req-a", "EV-17" })
+	s.placed("18", func(e *event.Event) { e.CampaignID, e.EventType = "store-12", "order.paid" })
 	for query, want := range map[string]string{
 		"event_type=order.payed":                   "No event has the type order.payed.",
 		"campaign=store-007&event_type=order.paid": "There is no campaign store-007.",
@@ -258,7 +261,7 @@ func TestViews_areKeptPerReaderAndGuardedLikeForms(t *testing.T) {
 	s.submit(at+"/remove", "list=rows&name=ours").want(t, http.StatusSeeOther)
 	s.get("/rows").want(t, 200).lacks(t, ">ours<")
 	s.submit(at+"/remove", "list=rows").want(t, http.StatusNotFound)
-	acts, err := s.store.AuditLog(t.Context(), outbox.AuditFilter{})
+	acts, err := s.store.AuditLog(t.Context(), operator.AuditFilter{})
 	must.Hold(t, err == nil && len(acts.Items) == 0, "audited: %v, %v", acts.Items, err)
 }
 
@@ -352,7 +355,7 @@ with recursive n(i) as (values (1) union all select i + 1 from n where i < $1) s
 		if format == "csv" {
 			count = len(must.Get(csv.NewReader(w.Body).ReadAll()).Or(t)) - 1
 		} else {
-			var all []outbox.Row
+			var all []campaign.Row
 			must.OK(t, json.Unmarshal(w.Body.Bytes(), &all))
 			count = len(all)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
@@ -32,7 +32,7 @@ func everyRoute(t *testing.T, s *site) (all []routed) {
 }
 
 // least is the role required for the request: at addresses that also preview, the requests of these tests act.
-func (r routed) least() outbox.Role {
+func (r routed) least() operator.Role {
 	if r.entry.action != "" {
 		return r.entry.action.Role()
 	}
@@ -54,12 +54,12 @@ func TestRoutes_theTableNamesARoleForEach(t *testing.T) {
 	open := map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /static/*": true}
 	for _, r := range everyRoute(t, s) {
 		key := r.entry.key()
-		must.Equal(t, r.entry.role == outbox.RoleNone, open[key], key, "is open")
+		must.Equal(t, r.entry.role == operator.RoleNone, open[key], key, "is open")
 		must.Hold(t, r.entry.action == "" || r.method == http.MethodPost && r.entry.action.Known(), "%s does %q, which nobody knows, or that on GET", key, r.entry.action)
 		must.Hold(t, r.method == http.MethodGet || r.entry.action != "" || key == "POST "+apiPrefix+"/operations/preview" || strings.HasPrefix(key, "POST /views"), "%s does nothing that the table knows", key)
 	}
 	routes := s.srv.routes
-	for _, action := range append(outbox.AuditedActions(), outbox.ActionAppend) {
+	for _, action := range append(operator.AuditedActions(), operator.ActionAppend) {
 		path := action.Info().Path
 		page, onPages := routes[http.MethodPost+" "+path]
 		must.Hold(t, path == "" || routes[http.MethodPost+" "+apiPrefix+path].action == action && (!onPages || page.action == action), "%s is not asked for at %s", action, path)
@@ -110,13 +110,13 @@ func (g *guarded) wantAdmission(who asker, r routed) {
 		}
 	}
 	switch {
-	case r.entry.role == outbox.RoleNone:
+	case r.entry.role == operator.RoleNone:
 		is(a.StatusCode != http.StatusUnauthorized && a.StatusCode != http.StatusForbidden)
 	case who.told != "":
 		is(a.StatusCode == http.StatusForbidden && challenge == "", who.told[1:], "; ask the platform team, #ops", id)
 		is(api || r.target == "/metrics" || strings.Contains(a.body, "Not allowed"))
 		tellsNothing()
-	case who.role == outbox.RoleNone:
+	case who.role == operator.RoleNone:
 		is(a.StatusCode == http.StatusUnauthorized && strings.HasPrefix(challenge, "Bearer"), id, map[bool]string{true: "urn:outboxweb:unidentified"}[api])
 		is(api || strings.Contains(a.body, map[bool]string{true: "401 Unauthorized: ", false: "Sign-in required"}[r.target == "/metrics"]))
 		tellsNothing("zoe")
@@ -131,12 +131,12 @@ func TestRoutes_whatThereIsNotIsForThoseWhoMayLook(t *testing.T) {
 	g := newGuarded(t)
 	for _, target := range []string{"/nowhere", "/api/v1/nowhere", "/rows/c-1/2/requeue/x"} {
 		g.get(target).want(t, 401)
-		g.get(target, people[outbox.RoleViewer]).want(t, 404)
+		g.get(target, people[operator.RoleViewer]).want(t, 404)
 	}
 	g.do("PUT", "/rows", "").want(t, 401)
-	g.do("PUT", "/rows", "", people[outbox.RoleViewer]).want(t, 405)
+	g.do("PUT", "/rows", "", people[operator.RoleViewer]).want(t, 405)
 	g.do("HEAD", "/rows", "").want(t, 401)
-	g.do("HEAD", "/rows", "", people[outbox.RoleViewer]).want(t, 200)
+	g.do("HEAD", "/rows", "", people[operator.RoleViewer]).want(t, 200)
 	g.get("/rows", byProxy("eve", "sales")).want(t, 403, "You are signed in as", "eve", "in the groups", "and have no role here", "Try again").lacks(t, "<nav", "outbox_apply_only", "applied by workers")
 }
 
@@ -156,7 +156,7 @@ func TestActions_areTakenFromOwnPagesAndScriptsAlone(t *testing.T) {
 			right, wrong = wrong, right
 		}
 		send := func(kind, origin, want string) {
-			a := g.do(r.method, r.target, r.body, people[outbox.RoleAdmin], header("Origin", origin), func(req *http.Request) {
+			a := g.do(r.method, r.target, r.body, people[operator.RoleAdmin], header("Origin", origin), func(req *http.Request) {
 				if kind != "" {
 					req.Header.Set("Content-Type", kind)
 				}
@@ -194,9 +194,9 @@ var filledPages = []string{
 }
 
 // askingPages preview an action and ask for confirmation; a control that links to one offers the action.
-var askingPages = map[string]outbox.Action{
-	"/operations/new": outbox.ActionOperationStart, "/runs/new": outbox.ActionRunStart, "/rows/requeue": outbox.ActionOperationStart, "/rehearsals/new": outbox.ActionRehearse,
-	"/rows/{campaign}/{seq}/requeue": outbox.ActionRequeue, "/publishers/{topic}/{publisher}/seek": outbox.ActionPublisherSeek,
+var askingPages = map[string]operator.Action{
+	"/operations/new": operator.ActionOperationStart, "/runs/new": operator.ActionRunStart, "/rows/requeue": operator.ActionOperationStart, "/rehearsals/new": operator.ActionRehearse,
+	"/rows/{campaign}/{seq}/requeue": operator.ActionRequeue, "/publishers/{topic}/{publisher}/seek": operator.ActionPublisherSeek,
 }
 
 var (
@@ -213,7 +213,7 @@ const curlSends = "Content-Type: application/json"
 // offer is a control of a page, and the roles that may use it.
 type offer struct {
 	what string
-	role outbox.Role
+	role operator.Role
 }
 
 // offers are the controls of a page that act or link to an action.
@@ -225,7 +225,7 @@ func (s *site) offers(page, body string) map[string]offer {
 		if strings.HasPrefix(r.pattern, "/views") { // the reader's own
 			return
 		}
-		must.Hold(s.t, r.action != "" || r.role == outbox.RoleViewer, "%s offers %s, which does nothing", page, target)
+		must.Hold(s.t, r.action != "" || r.role == operator.RoleViewer, "%s offers %s, which does nothing", page, target)
 		all[kind+" "+target] = offer{kind + " " + target, routed{entry: r}.least()}
 	}
 	leads := func(target string) {
@@ -267,7 +267,7 @@ func (s *site) offers(page, body string) map[string]offer {
 // TestPages_offerExactlyWhatTheRoleAllows compares each role's controls on every page with an
 // admin's, less those that the table of roles forbids. A read-only server offers none, and does nothing.
 func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
-	g, admin := newGuarded(t).fill(), people[outbox.RoleAdmin]
+	g, admin := newGuarded(t).fill(), people[operator.RoleAdmin]
 	seen, offering, offered := map[string]int{}, map[string]bool{}, map[string]bool{}
 	adminsOn := func(page string) map[string]offer {
 		admins := g.offers(page, g.get(page, admin).want(t, 200).lacks(t, `data-testid="withheld"`).body)
@@ -283,9 +283,9 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 	adminsOn("/tokens") // for admins to see
 	for _, page := range filledPages {
 		admins := adminsOn(page)
-		for _, role := range outbox.Roles {
+		for _, role := range operator.Roles {
 			a := g.get(page, people[role]).want(t, 200, `data-testid="role">`+string(role)+"<")
-			want, missing := map[string]offer{}, map[outbox.Role]bool{}
+			want, missing := map[string]offer{}, map[operator.Role]bool{}
 			for key, o := range admins {
 				if role.Includes(o.role) {
 					want[key] = o
@@ -314,7 +314,7 @@ func TestPages_offerExactlyWhatTheRoleAllows(t *testing.T) {
 		c.rendered = nil // a server does not become read-only after its start
 	}
 	for i, page := range filledPages {
-		a := g.get(page, people[outbox.Roles[i%len(outbox.Roles)]]).want(t, 200, "read-only")
+		a := g.get(page, people[operator.Roles[i%len(operator.Roles)]]).want(t, 200, "read-only")
 		must.Equal(t, len(g.offers(page, a.body)), 0, "a read-only server offers on", page)
 		must.Hold(t, !offering[page] || strings.Contains(g.get(page, admin).body, "This server is read-only."), "%s does not say why it offers nothing", page)
 	}

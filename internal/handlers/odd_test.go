@@ -23,10 +23,12 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/size"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // oddTexts are texts that a client may send. PostgreSQL accepts neither NUL nor invalid UTF-8, and has its own text order.
@@ -100,7 +102,7 @@ func (s *site) paramsOf(below string, api bool) any {
 	if t := s.srv.routes["POST "+apiPrefix+below].api.body.types; len(t) > 0 && t[0] != reflect.TypeFor[appendbody.NewEvent]() {
 		return reflect.Zero(t[0]).Interface()
 	}
-	return outbox.Event{}
+	return event.Event{}
 }
 
 var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "{source}", "shop", "{rejection}", "5", "/static/*", "/static/none")
@@ -170,7 +172,7 @@ func oddBodies(r sent, params any, api bool) (all []sent) {
 			bodies := []string{name + "=" + url.QueryEscape(value)}
 			if api {
 				before := "{"
-				if _, event := params.(outbox.Event); event {
+				if _, event := params.(event.Event); event {
 					before = `{"event_type":"a","payload":{},`
 				}
 				bodies = []string{before + `"` + name + `":` + value + `}`, before + `"` + name + `":` + quoteRaw(value) + `}`}
@@ -288,8 +290,8 @@ func newFuzzed(f *testing.F, change ...func(*Config)) *fuzzed {
 	z := new(fuzzed)
 	z.site = newSite(f, append(change, tryOnStore, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&z.log, nil))
-		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
-			return outbox.TestDelivery{Error: "refused"}, nil
+		c.TestPublisher = func(context.Context, operator.SubscriptionName) (subscription.TestDelivery, error) {
+			return subscription.TestDelivery{Error: "refused"}, nil
 		}
 	})...)
 	z.trouble().seed("c-4", "a", poison, "b").work()

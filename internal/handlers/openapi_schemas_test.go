@@ -18,8 +18,10 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -49,7 +51,7 @@ var schemaNames = map[string]string{
 	"RequeueFilter":  "OperationSelection",
 }
 
-// instanceShown is what the JSON method of outbox.InstanceState writes.
+// instanceShown is what the JSON method of campaign.InstanceState writes.
 type instanceShown struct {
 	instanceFacts
 	HeartbeatSeconds  float64 `json:"heartbeat_seconds"`   // the heartbeat interval; 0 means that it writes only after it has worked
@@ -58,7 +60,7 @@ type instanceShown struct {
 
 var (
 	timeType     = reflect.TypeFor[time.Time]()
-	instanceType = reflect.TypeFor[outbox.InstanceState]()
+	instanceType = reflect.TypeFor[campaign.InstanceState]()
 )
 
 // schemas makes schemas of Go types by the rules of encoding/json. Types with names become
@@ -102,7 +104,7 @@ func (g *schemas) of(t reflect.Type, use usage) *openapi3.SchemaRef {
 		return (&openapi3.Schema{}).NewRef() // null is a value like any other
 	case reflect.TypeFor[time.Duration]():
 		return openapi3.NewStringSchema().NewRef()
-	case reflect.TypeFor[outbox.Scope]():
+	case reflect.TypeFor[campaign.Scope]():
 		return openapi3.NewArraySchema().WithItems(openapi3.NewStringSchema()).NewRef()
 	}
 	switch t.Kind() {
@@ -355,9 +357,9 @@ func (g *schemas) bound(schema *openapi3.Schema, name string, n int64) {
 
 // namedLimits are the limits that a tag api names.
 var namedLimits = map[string]int{
-	"DefaultPage": outbox.DefaultPage, "DefaultRequeue": outbox.DefaultRequeue, "MaxNamed": outbox.MaxNamed, "MaxOperation": outbox.MaxOperation,
-	"MaxRunCampaigns": outbox.MaxRunCampaigns, "MaxConditionItems": outbox.MaxConditionItems, "MaxConditionTypes": outbox.MaxConditionTypes,
-	"MaxConditionTags": outbox.MaxConditionTags, "MaxRehearsed": outbox.MaxRehearsed, "MaxRehearsalFileList": outbox.MaxRehearsalFileList,
+	"DefaultPage": event.DefaultPage, "DefaultRequeue": event.DefaultRequeue, "MaxNamed": event.MaxNamed, "MaxOperation": event.MaxOperation,
+	"MaxRunCampaigns": event.MaxRunCampaigns, "MaxConditionItems": event.MaxConditionItems, "MaxConditionTypes": event.MaxConditionTypes,
+	"MaxConditionTags": event.MaxConditionTags, "MaxRehearsed": replay.MaxRehearsed, "MaxRehearsalFileList": replay.MaxRehearsalFileList,
 }
 
 func (g *schemas) number(text string) int64 {

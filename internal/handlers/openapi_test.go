@@ -23,7 +23,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/appendbody"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -63,7 +63,7 @@ var readFromServers = map[string]bool{
 // Every operation is refused, and every reading one succeeds, as the document says: the requests check
 // that. Acts succeed as it says in the scenarios of cmd/outboxweb.
 func TestDocument_everyOperationIsRefusedAndReadingSucceeds(t *testing.T) {
-	g, asAdmin := newGuarded(t).fill(), people[outbox.RoleAdmin]
+	g, asAdmin := newGuarded(t).fill(), people[operator.RoleAdmin]
 	for _, r := range everyRoute(t, g.site) {
 		if r.entry.api.id == "" {
 			continue
@@ -302,4 +302,4 @@ func (t route) refuses() []refusal {
 }
 
 // keyed reports whether a route of the API takes an Idempotency-Key.
-func (t route) keyed() bool { return t.action != "" && t.action.Effect() != outbox.ShowsHidden }
+func (t route) keyed() bool { return t.action != "" && t.action.Effect() != operator.ShowsHidden }

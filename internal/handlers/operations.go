@@ -10,7 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
@@ -22,39 +25,39 @@ type operationForm struct {
 	Limit       *int     `json:"limit" validate:"omitnil,operated"`
 	Rows        []string `json:"rows" validate:"dive,text,maxbytes=220"`
 	Chosen      bool     `json:"chosen"` // the rows are the ticked ones, even if there are none
-	outbox.OperationOptions
+	operations.OperationOptions
 }
 
-func readOperationForm(r *http.Request) (outbox.OperationStartRequest, error) {
+func readOperationForm(r *http.Request) (operations.OperationStartRequest, error) {
 	return readOperation(r.PostForm)
 }
 
 // readOperation reads the request of an operation from a form or the address of its preview.
-func readOperation(values url.Values) (asked outbox.OperationStartRequest, err error) {
+func readOperation(values url.Values) (asked operations.OperationStartRequest, err error) {
 	var f operationForm
 	if err := fill(&f, values); err != nil {
 		return asked, err
 	}
 	asked.OperationOptions = f.OperationOptions
 	if len(f.Rows) == 0 && f.Chosen {
-		return asked, outbox.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
+		return asked, event.Invalid("rows", "no row is selected; go back and select the dead rows to requeue, or requeue all that match")
 	}
 	if len(f.Rows) == 0 {
-		asked.Filter = &outbox.DeadRows{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
+		asked.Filter = &campaign.DeadRows{CampaignID: f.Campaign, EventType: f.EventType, Fingerprint: f.Fingerprint, Limit: f.Limit}
 	}
 	for _, text := range f.Rows {
 		cut := max(0, strings.LastIndexByte(text, '/'))
 		seq, err := strconv.ParseInt(strings.TrimPrefix(text[cut:], "/"), 10, 64)
 		if err != nil || cut == 0 {
-			return asked, outbox.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
+			return asked, event.Invalid("rows", "a row is named CAMPAIGN/SEQ, not %q", text)
 		}
-		asked.Rows = append(asked.Rows, outbox.RowKey{CampaignID: text[:cut], Seq: seq})
+		asked.Rows = append(asked.Rows, event.RowKey{CampaignID: text[:cut], Seq: seq})
 	}
 	return asked, nil
 }
 
 // previewed is the operation that the address of a page asks for.
-func previewed(r *http.Request) (order outbox.OperationRequest, err error) {
+func previewed(r *http.Request) (order operations.OperationRequest, err error) {
 	asked, err := readOperation(r.URL.Query())
 	if err != nil {
 		return order, err
@@ -63,25 +66,25 @@ func previewed(r *http.Request) (order outbox.OperationRequest, err error) {
 }
 
 // asSeen adapts an action of the store to an operation that must be as the caller saw it.
-func asSeen(do func(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error)) actionCall[outbox.OperationActionRequest, int64, outbox.Operation] {
-	return func(ctx context.Context, o outbox.Command, id int64, asked outbox.OperationActionRequest) (outbox.Operation, error) {
+func asSeen(do func(ctx context.Context, o operator.Command, id int64, seen operations.OperationStatus) (operations.Operation, error)) actionCall[operations.OperationActionRequest, int64, operations.Operation] {
+	return func(ctx context.Context, o operator.Command, id int64, asked operations.OperationActionRequest) (operations.Operation, error) {
 		return do(ctx, o, id, asked.Seen())
 	}
 }
 
-func (s *server) startOperation(ctx context.Context, o outbox.Command, asked outbox.OperationStartRequest) (outbox.Operation, error) {
+func (s *server) startOperation(ctx context.Context, o operator.Command, asked operations.OperationStartRequest) (operations.Operation, error) {
 	order, err := asked.Order()
 	if err != nil {
-		return outbox.Operation{}, err
+		return operations.Operation{}, err
 	}
 	if err := s.Runs.RestOn(ctx, order.Rehearsal, s.Projections); err != nil {
-		return outbox.Operation{}, err
+		return operations.Operation{}, err
 	}
 	return s.Operations.Start(ctx, o, order)
 }
 
-func (s *server) readOperationPreview(r *http.Request) (preview outbox.OperationPreview, err error) {
-	var body outbox.OperationStartRequest
+func (s *server) readOperationPreview(r *http.Request) (preview operations.OperationPreview, err error) {
+	var body operations.OperationStartRequest
 	if err := decode(r, &body); err != nil {
 		return preview, err
 	}
@@ -93,18 +96,18 @@ func (s *server) readOperationPreview(r *http.Request) (preview outbox.Operation
 }
 
 func (s *server) operationsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := filter[outbox.OperationFilter](s)(r)
+	filter, err := filter[operations.OperationFilter](s)(r)
 	if err != nil {
 		return err
 	}
 	p := s.page(r, "Operations", "Operations")
 	p.Self, p.Twin = s.linksOf(r).Operations(filter), s.linksOf(r).API().Operations(filter)
-	operations := list[outbox.OperationFilter, outbox.Operation]{"operations", s.Operations.List, jobs.OperationsPage, jobs.OperationsLive}
+	operations := list[operations.OperationFilter, operations.Operation]{"operations", s.Operations.List, jobs.OperationsPage, jobs.OperationsLive}
 	return operations.show(s, w, r, p, filter)
 }
 
 func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
-	id, filter, err := asked[outbox.OperationRowFilter](r, operationParam)
+	id, filter, err := asked[operations.OperationRowFilter](r, operationParam)
 	if err != nil {
 		return err
 	}
@@ -116,12 +119,12 @@ func (s *server) operationPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	acts, err := s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.OperationTarget(id))
+	acts, err := s.Store.AuditLogOf(r.Context(), activityShownOf, operator.OperationTarget(id))
 	if err != nil {
 		return err
 	}
 	p := s.page(r, jobs.OperationTitle(detail.Operation), "Operations")
-	p.Self, p.Twin = s.linksOf(r).Operation(id, filter), s.linksOf(r).API().Operation(id, outbox.OperationRowFilter{})
+	p.Self, p.Twin = s.linksOf(r).Operation(id, filter), s.linksOf(r).API().Operation(id, operations.OperationRowFilter{})
 	view := jobs.OperationView{Operation: detail, Filter: filter, Rows: rows, Acts: acts}
 	if detail.Rehearsal > 0 {
 		if view.Rehearsal, err = s.readRehearsal(r.Context(), detail.Rehearsal); err != nil {
@@ -143,17 +146,17 @@ func (s *server) newOperationPage(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if order.Rehearsal > 0 && len(order.Rows) == 0 && order.Filter == (outbox.RequeueFilter{}) {
+	if order.Rehearsal > 0 && len(order.Rows) == 0 && order.Filter == (campaign.RequeueFilter{}) {
 		if order.Rows, err = s.Operations.PassedHeads(r.Context(), order.Rehearsal); err != nil {
 			return err
 		}
 		if len(order.Rows) == 0 {
-			return outbox.NotFound("rehearsal %d found no blocked campaign that would pass", order.Rehearsal)
+			return event.NotFound("rehearsal %d found no blocked campaign that would pass", order.Rehearsal)
 		}
 	}
 	preview, err := s.previewOperation(r.Context(), order.Selection, order.Rehearsal)
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.Field == "filter" { // more rows than one operation takes
-		order.Filter.Limit = outbox.MaxOperation
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok && refusal.Field == "filter" { // more rows than one operation takes
+		order.Filter.Limit = event.MaxOperation
 		preview, err = s.previewOperation(r.Context(), order.Selection, order.Rehearsal)
 	}
 	if err != nil {

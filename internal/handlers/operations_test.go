@@ -13,8 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -45,7 +49,7 @@ func fieldsOf(a answer) url.Values {
 
 func TestOperationPages_ofNamedRows(t *testing.T) {
 	s := ownSite(t).seed("a/b", poison, "b").seed("c-2", poison).work()
-	target := string(ui.NewLinks("").NewOperation(outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
+	target := string(ui.NewLinks("").NewOperation(operations.Selection{Rows: []event.RowKey{{CampaignID: "a/b", Seq: 1}, {CampaignID: "c-2", Seq: 9}}}))
 	page := s.get(target).want(t, 200, "2 rows, selected one by one", "1 dead row of 1 campaign becomes pending", "1 named row is left out")
 	form := fieldsOf(page)
 	rows := form["rows"]
@@ -81,7 +85,7 @@ func TestOperationPages_takeTheFirstOfVeryMany(t *testing.T) {
 	s.get("/operations/new?limit=3").want(t, 200).lacks(t, "Only the first")
 	s.kit.Exec(`insert into projection_apply_outbox (campaign_id, seq, event_type, status, attempt_count, next_attempt_at, enqueued_at, updated_at)
 with recursive n (i) as (select 100 union all select i + 1 from n where i < 100 + $1)
-select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, outbox.MaxOperation)
+select 'c-1', i, 'a', 'dead', 1, i, i, i from n`, event.MaxOperation)
 	s.post("/api/v1/operations/preview", `{"filter":{}}`).want(t, 422, "more than 20000 dead rows match")
 	s.get("/operations/new").want(t, 200, "20,000 dead rows", "Only the first 20,000 matches are included", `name="limit" value="20000"`)
 }
@@ -109,14 +113,14 @@ func TestOperationPages_sayWhatItDoesAndWhatCameOfIt(t *testing.T) {
 }
 
 // rehearsalQueued is a rehearsal that was just started.
-var rehearsalQueued = outbox.Run{ID: 7, Kind: outbox.RunRehearse, Status: outbox.RunQueued, CampaignIDs: []string{"c-1"}, Projections: []string{"campaigns"},
+var rehearsalQueued = replay.Run{ID: 7, Kind: replay.RunRehearse, Status: replay.RunQueued, CampaignIDs: []string{"c-1"}, Projections: []string{"campaigns"},
 	Versions: map[string]string{}, Digests: map[string]string{}, Before: map[string]string{}, With: map[string]string{}}
 
 // rehearsing is a site that records what it is asked to rehearse.
-func rehearsing(t *testing.T) (*guarded, *[]outbox.RehearsalRequest) {
-	asked := new([]outbox.RehearsalRequest)
+func rehearsing(t *testing.T) (*guarded, *[]replay.RehearsalRequest) {
+	asked := new([]replay.RehearsalRequest)
 	return newGuarded(t, func(c *Config) {
-		c.Rehearse = func(_ context.Context, _ outbox.Command, o outbox.RehearsalRequest) (outbox.Run, error) {
+		c.Rehearse = func(_ context.Context, _ operator.Command, o replay.RehearsalRequest) (replay.Run, error) {
 			*asked = append(*asked, o)
 			return rehearsalQueued, nil
 		}
@@ -139,17 +143,17 @@ func upload(t *testing.T, file string, fields map[string]string) (body string, c
 
 func TestRehearse_takesUploadsEditedTextsAndFiles(t *testing.T) {
 	g, asked := rehearsing(t)
-	admin := people[outbox.RoleAdmin]
+	admin := people[operator.RoleAdmin]
 	g.get("/rehearsals/new?projection=campaigns", admin).want(t, 200, "-- projection: campaigns", `enctype="multipart/form-data"`)
 	g.get("/rehearsals/new?projection=campaigns&version=abc", admin).want(t, 404, `The text of version abc of projection &#34;campaigns&#34; is not kept`)
 	g.get("/rehearsals/new?projection=campaigns&rehearsal=9", admin).want(t, 404)
-	g.get("/rehearsals/new?projection=campaigns&version=abc", people[outbox.RoleOperator]).want(t, 200)
-	g.get("/rehearsals/new?projection=campaigns", people[outbox.RoleOperator]).want(t, 200, `data-testid="withheld"`).lacks(t, "-- projection: campaigns")
+	g.get("/rehearsals/new?projection=campaigns&version=abc", people[operator.RoleOperator]).want(t, 200)
+	g.get("/rehearsals/new?projection=campaigns", people[operator.RoleOperator]).want(t, 200, `data-testid="withheld"`).lacks(t, "-- projection: campaigns")
 	body, kind := upload(t, "-- uploaded\n", map[string]string{"projection": "campaigns", "text": "-- projection: campaigns\r\n-- edited\r\n", "behind": "30"})
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusSeeOther)
 	must.Equal(t, fmt.Sprint(*asked), "[{[{accounts.sql -- uploaded\n} {campaigns.sql -- projection: campaigns\n-- edited\n}]  [] false 30}]", "asked for")
 	body, kind = upload(t, "-- uploaded\n", nil)
-	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), people[outbox.RoleOperator]).want(t, http.StatusForbidden)
+	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", publicOrigin), people[operator.RoleOperator]).want(t, http.StatusForbidden)
 	g.do(http.MethodPost, "/rehearsals", body, header("Content-Type", kind), header("Origin", "https://evil.example"), admin).want(t, http.StatusForbidden)
 	g.do(http.MethodPost, "/campaigns/c-1/pause", body, header("Content-Type", kind), header("Origin", publicOrigin), admin).want(t, http.StatusUnsupportedMediaType)
 	body, kind = upload(t, strings.Repeat("-", maxRehearsalBody), nil)
@@ -167,23 +171,23 @@ func TestRehearse_takesUploadsEditedTextsAndFiles(t *testing.T) {
 // the error begins with what happened to the attempt.
 func TestAtFault_findsTheProjectionOfAnError(t *testing.T) {
 	t.Parallel()
-	loaded := []outbox.ProjectionInfo{{Name: "orders"}, {Name: "rooms-2"}}
+	loaded := []campaign.ProjectionInfo{{Name: "orders"}, {Name: "rooms-2"}}
 	for message, want := range map[string]string{
 		"": "orders",
-		"projection rooms-2 (rooms.sql:3) on room.sold: boom":                                               "rooms-2",
-		outbox.CutOff + "10s and was cut off: projection rooms-2 (rooms.sql:3) on room.sold: context ended": "rooms-2",
-		"projection gone (gone.sql:3) on room.sold: boom":                                                   "orders",
+		"projection rooms-2 (rooms.sql:3) on room.sold: boom":                                              "rooms-2",
+		event.CutOff + "10s and was cut off: projection rooms-2 (rooms.sql:3) on room.sold: context ended": "rooms-2",
+		"projection gone (gone.sql:3) on room.sold: boom":                                                  "orders",
 	} {
-		must.Equal(t, atFault(outbox.Fingerprint(message), loaded), want, message)
+		must.Equal(t, atFault(event.Fingerprint(message), loaded), want, message)
 	}
 }
 
 func TestNewOperationPage_saysWhatARehearsalTried(t *testing.T) {
 	s := ownSite(t).blocked(3)
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
-	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{
-		{CampaignID: "c-1", Outcome: outbox.OutcomeReplayed, Rehearsed: &outbox.Rehearsed{Head: 2}},
-		{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Rehearsed: &outbox.Rehearsed{Head: 2}}}})
+	s.reportRun(s.claimRun(), runs.Progress{Results: []replay.RunResult{
+		{CampaignID: "c-1", Outcome: replay.OutcomeReplayed, Rehearsed: &replay.Rehearsed{Head: 2}},
+		{CampaignID: "c-2", Outcome: replay.OutcomeFailed, Rehearsed: &replay.Rehearsed{Head: 2}}}})
 	s.get("/operations/new?event_type="+poison+"&rehearsal=1").want(t, 200, `data-testid="rests-on"`, "tried 1 of these 2 rows with the loaded files: it would pass. It did not try the other 1: rehearse again.", "1 more row that failed in it, or an event behind, is left out.", `name="rehearsal" value="1"`)
 	s.get("/operations/new?rehearsal=1").want(t, 200, "1 row that would pass in rehearsal 1", "tried this row with the loaded files: it would pass.", `name="rows" value="c-1/2"`).lacks(t, `value="c-2/2"`)
 	s.get("/operations/new?rehearsal=9").want(t, 404, "found no blocked campaign that would pass")
@@ -195,7 +199,7 @@ func TestPages_leadFromARehearsalToTheReplayOfWhatIsQuarantined(t *testing.T) {
 	s := withRoster(t)
 	s.beat("w", "test")
 	s.quarantine()
-	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeReplayed, Rehearsed: &outbox.Rehearsed{Head: 2, Quarantined: "campaigns"}})
+	s.ran(`{"kind":"verify","all_campaigns":true}`, replay.RunCompleted, "", replay.RunResult{CampaignID: "c-1", Outcome: replay.OutcomeReplayed, Rehearsed: &replay.Rehearsed{Head: 2, Quarantined: "campaigns"}})
 	for _, change := range []string{`update runs set kind = 'rehearse'`, `
 insert into run_rehearsals (run_id, fingerprint, behind, blocked, more, versions, other_schema, files)
 values (1, '', 100, '{"c-1":{"seq":2,"projection":"campaigns"}}', 0, '{"campaigns":"v1"}', '[]', '[]')`} {

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/hosts"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // protectHost refuses requests under foreign host names, such as those of a page whose name was
@@ -22,9 +22,9 @@ func (s *server) protectHost(next http.Handler) http.Handler {
 		case s.knownHost(r.Host), path == "/healthz", path == "/readyz", path == "/metrics" && hosts.FitForMetrics(r):
 			next.ServeHTTP(w, r)
 		case path == "/metrics":
-			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, add the host to %s", hosts.Quoted(r.Host), s.setting("--host", "Hosts"))})
+			s.fail(w, r, &event.Refusal{Err: errHost, Detail: fmt.Sprintf("this server does not answer a browser's request for the host %s; if it should, add the host to %s", hosts.Quoted(r.Host), s.setting("--host", "Hosts"))})
 		default:
-			s.fail(w, r, &outbox.Refusal{Err: errHost, Detail: s.unknownHost(r.Host)})
+			s.fail(w, r, &event.Refusal{Err: errHost, Detail: s.unknownHost(r.Host)})
 		}
 	})
 }
@@ -112,7 +112,7 @@ func (s *server) fromHere(r *http.Request) error {
 }
 
 func foreign(format string, args ...any) error {
-	return &outbox.Refusal{Err: errOrigin, Detail: fmt.Sprintf(format, args...)}
+	return &event.Refusal{Err: errOrigin, Detail: fmt.Sprintf(format, args...)}
 }
 
 // expected describes the origins from which changes are accepted, and why.

@@ -12,10 +12,13 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -24,19 +27,19 @@ import (
 // tryOnStore lets a site dry-run and explain the events of a campaign.
 func tryOnStore(c *Config) {
 	s := c.Queue
-	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (outbox.RunResult, error) {
+	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (replay.RunResult, error) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
-		return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeReplayed, Seq: seq, Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: seq, Applied: 1}}, err
+		return replay.RunResult{CampaignID: campaign, Outcome: replay.OutcomeReplayed, Seq: seq, Projections: []replay.ProjectionResult{}, Rehearsed: &replay.Rehearsed{Head: seq, Applied: 1}}, err
 	}
-	c.Explain = func(ctx context.Context, _ outbox.Hider, campaign string, seq int64) (outbox.EventExplanation, error) {
+	c.Explain = func(ctx context.Context, _ projection.Hider, campaign string, seq int64) (projection.EventExplanation, error) {
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
-		return outbox.EventExplanation{CampaignID: campaign, Seq: seq, Failures: []outbox.ExplainedFailure{}}, err
+		return projection.EventExplanation{CampaignID: campaign, Seq: seq, Failures: []projection.ExplainedFailure{}}, err
 	}
-	c.Rehearse = func(ctx context.Context, _ outbox.Command, _ outbox.RehearsalRequest) (outbox.Run, error) {
+	c.Rehearse = func(ctx context.Context, _ operator.Command, _ replay.RehearsalRequest) (replay.Run, error) {
 		_, err := s.EventWithin(ctx, "c-1", 1, 0)
 		return rehearsalQueued, err
 	}
-	c.ProjectionFile = func(name string) outbox.RehearsalFile { return outbox.RehearsalFile{Name: name + ".sql"} }
+	c.ProjectionFile = func(name string) campaign.RehearsalFile { return campaign.RehearsalFile{Name: name + ".sql"} }
 }
 
 func everyRequest(t testing.TB, s *site) []sent {

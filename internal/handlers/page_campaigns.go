@@ -7,21 +7,24 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := filter[outbox.CampaignFilter](s)(r)
+	filter, err := filter[campaign.CampaignFilter](s)(r)
 	if err != nil {
 		return err
 	}
 	if filter.Sort == "" {
-		filter.Sort = outbox.SortTrouble
+		filter.Sort = campaign.SortTrouble
 	}
 	p := s.page(r, "Campaigns", "Campaigns")
 	p.Self, p.Twin = s.linksOf(r).Campaigns(filter), s.linksOf(r).API().Campaigns(filter)
-	shown := list[outbox.CampaignFilter, campaignView]{"campaigns", s.viewCampaigns, campaigns.CampaignsPage, campaigns.CampaignsLive}
+	shown := list[campaign.CampaignFilter, campaignView]{"campaigns", s.viewCampaigns, campaigns.CampaignsPage, campaigns.CampaignsLive}
 	return shown.show(s, w, r, p, filter)
 }
 
@@ -62,19 +65,19 @@ type campaignPageQuery struct {
 
 // explainUnknown says of a campaign that is not in the journal which sources hold it back, if any do.
 func (s *server) explainUnknown(ctx context.Context, id string, err error) error {
-	if !errors.Is(err, outbox.ErrNotFound) {
+	if !errors.Is(err, event.ErrNotFound) {
 		return err
 	}
 	sources, failed := s.Intake.Blocking(ctx, id)
 	if failed != nil || len(sources) == 0 {
 		return cmp.Or(failed, err)
 	}
-	return outbox.NotFound("there is no campaign %q in the journal yet: its first row in source %s is rejected; the page of the source shows why", id, outbox.OrList(sources))
+	return event.NotFound("there is no campaign %q in the journal yet: its first row in source %s is rejected; the page of the source shows why", id, event.OrList(sources))
 }
 
 // readCampaign reads the view of a campaign's page: the events after the requested seq, or those
 // around the next one to apply.
-func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery, over outbox.Range) (campaigns.CampaignView, error) {
+func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery, over samples.Range) (campaigns.CampaignView, error) {
 	v := campaigns.CampaignView{Shown: eventsShown}
 	var err error
 	if v.Campaign, err = s.Store.Campaign(ctx, id); err != nil {
@@ -110,7 +113,7 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 		return v, err
 	}
 	if c.HeadStatus.Stuck() {
-		head, err := s.Queue.Rows(ctx, outbox.RowFilter{CampaignID: id, Limit: 1})
+		head, err := s.Queue.Rows(ctx, campaign.RowFilter{CampaignID: id, Limit: 1})
 		if err != nil {
 			return v, err
 		}
@@ -123,23 +126,23 @@ func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuer
 		return v, err
 	}
 	if w := over.Window(s.Now()); w.To.After(w.Now) {
-		v.History.Points = append(v.History.Points, outbox.CampaignPoint{At: w.Now, LagEvents: c.LagEvents()})
+		v.History.Points = append(v.History.Points, samples.CampaignPoint{At: w.Now, LagEvents: c.LagEvents()})
 	}
 	if v.History.Markers, err = s.Samples.History(ctx, over); err != nil {
 		return v, err
 	}
-	v.History.Markers.Markers = slices.DeleteFunc(slices.Clone(v.History.Markers.Markers), func(m outbox.Marker) bool { return !m.About(id) })
-	if v.Skips, err = s.Store.Skips(ctx, outbox.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {
+	v.History.Markers.Markers = slices.DeleteFunc(slices.Clone(v.History.Markers.Markers), func(m samples.Marker) bool { return !m.About(id) })
+	if v.Skips, err = s.Store.Skips(ctx, event.SkipFilter{CampaignID: id, Limit: skipsShown}); err != nil {
 		return v, err
 	}
-	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: id, Limit: activityShownOf})
+	acts, err := s.Store.AuditLog(ctx, operator.AuditFilter{CampaignID: id, Limit: activityShownOf})
 	v.Acts = acts.Items
 	return v, err
 }
 
 // linesBetween returns the lines from seq first to seq last.
-func linesBetween(lines []outbox.EventLine, first, last int64) []outbox.EventLine {
-	bySeq := func(l outbox.EventLine, seq int64) int { return cmp.Compare(l.Seq, seq) }
+func linesBetween(lines []campaign.EventLine, first, last int64) []campaign.EventLine {
+	bySeq := func(l campaign.EventLine, seq int64) int { return cmp.Compare(l.Seq, seq) }
 	from, _ := slices.BinarySearchFunc(lines, first, bySeq)
 	to, _ := slices.BinarySearchFunc(lines, last+1, bySeq)
 	return lines[from:to]

@@ -4,7 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/charts"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -17,33 +18,33 @@ type rangeQuery struct {
 	Span  string `json:"span" validate:"omitempty,span"`                    // an older name of range: hour is 1h, and day is 24h
 }
 
-func (s *server) readRange(r *http.Request) (outbox.Range, error) {
+func (s *server) readRange(r *http.Request) (samples.Range, error) {
 	var q rangeQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.Range{}, err
+		return samples.Range{}, err
 	}
 	switch {
 	case q.From != "" || q.To != "":
-		from, to, err := outbox.ParseFromTo(q.From, q.To, s.Now())
+		from, to, err := event.ParseFromTo(q.From, q.To, s.Now())
 		if err != nil {
-			return outbox.Range{}, err
+			return samples.Range{}, err
 		}
-		return outbox.FreeRange(from, to, s.Now())
+		return samples.FreeRange(from, to, s.Now())
 	case q.Range == "" && q.Span != "":
-		return outbox.OfSpan(outbox.Span(q.Span)), nil
+		return samples.OfSpan(samples.Span(q.Span)), nil
 	case q.Range == "":
-		return outbox.Range{Name: outbox.RangeHour}, nil
+		return samples.Range{Name: samples.RangeHour}, nil
 	}
-	return outbox.Range{Name: outbox.RangeName(q.Range)}, nil
+	return samples.Range{Name: samples.RangeName(q.Range)}, nil
 }
 
 // wholeHistory is a history with the lag of publishers and the heatmap of campaigns.
 type wholeHistory struct {
-	outbox.History
-	Heatmap outbox.Heatmap `json:"heatmap"`
+	samples.History
+	Heatmap samples.Heatmap `json:"heatmap"`
 }
 
-func (s *server) history(ctx context.Context, over outbox.Range) (h wholeHistory, err error) {
+func (s *server) history(ctx context.Context, over samples.Range) (h wholeHistory, err error) {
 	if h.History, err = s.Samples.History(ctx, over); err != nil {
 		return h, err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/outboxweb/outboxweb/docs"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/system"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -30,7 +30,7 @@ func (s *server) docsPage(w http.ResponseWriter, r *http.Request) error {
 func (s *server) docPage(w http.ResponseWriter, r *http.Request) error {
 	d := docs.Named(chi.URLParam(r, "document"))
 	if d == nil {
-		return outbox.NotFound("there is no document %q", chi.URLParam(r, "document"))
+		return event.NotFound("there is no document %q", chi.URLParam(r, "document"))
 	}
 	show := func(p ui.Page) templ.Component { return system.DocPage(p, *d) }
 	nav := "Documentation"

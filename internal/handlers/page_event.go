@@ -7,7 +7,10 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/admission"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
@@ -92,7 +95,7 @@ func (s *server) readRowOf(ctx context.Context, v *campaigns.EventView) error {
 	case err == nil:
 		v.Row, v.RowStatus, v.Campaign = &row, row.Row.Status, row.Campaign
 		return nil
-	case !errors.Is(err, outbox.ErrNotFound):
+	case !errors.Is(err, event.ErrNotFound):
 		return err
 	}
 	v.RowStatus = "" // it was applied in the meantime
@@ -106,23 +109,23 @@ func (s *server) explain(ctx context.Context, v *campaigns.EventView) {
 	if s.Explain == nil || v.Sizes.Payload > runs.ExplainedBytes {
 		return
 	}
-	x, err := s.explanation(ctx, outbox.RowKey{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq})
+	x, err := s.explanation(ctx, event.RowKey{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq})
 	v.Explained, v.Unexplained = x.Failures, err != nil
 }
 
 // explanation explains an event's failures, once a slot is free: it reads the whole event.
-func (s *server) explanation(ctx context.Context, event outbox.RowKey) (outbox.EventExplanation, error) {
+func (s *server) explanation(ctx context.Context, e event.RowKey) (projection.EventExplanation, error) {
 	if s.Explain == nil {
-		return outbox.EventExplanation{}, outbox.NotFound("this server does not explain errors")
+		return projection.EventExplanation{}, event.NotFound("this server does not explain errors")
 	}
-	return admission.Within(ctx, s.reading, func() (outbox.EventExplanation, error) {
-		return s.Explain(ctx, redact.Of(s.Redact), event.CampaignID, event.Seq)
+	return admission.Within(ctx, s.reading, func() (projection.EventExplanation, error) {
+		return s.Explain(ctx, redact.Of(s.Redact), e.CampaignID, e.Seq)
 	})
 }
 
 // explainExample explains the event at which a campaign fails; nil if that cannot be done just now.
-func (s *server) explainExample(ctx context.Context, c outbox.CauseCampaign) *outbox.EventExplanation {
-	x, err := s.explanation(ctx, outbox.RowKey{CampaignID: c.CampaignID, Seq: c.HeadSeq})
+func (s *server) explainExample(ctx context.Context, c campaign.CauseCampaign) *projection.EventExplanation {
+	x, err := s.explanation(ctx, event.RowKey{CampaignID: c.CampaignID, Seq: c.HeadSeq})
 	if err != nil || len(x.Failures) == 0 {
 		return nil
 	}
@@ -134,9 +137,9 @@ func (s *server) readHappened(ctx context.Context, v *campaigns.EventView) (err 
 		return err
 	}
 	if cursors, err := s.Runs.Cursors(ctx, v.Event.CampaignID, s.Projections); err == nil { // the page says so if they cannot be read
-		v.Remade = slices.ContainsFunc(cursors, func(c outbox.Cursor) bool { return c.Generation > 1 })
+		v.Remade = slices.ContainsFunc(cursors, func(c campaign.Cursor) bool { return c.Generation > 1 })
 	}
-	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq, Limit: activityShownOf})
+	acts, err := s.Store.AuditLog(ctx, operator.AuditFilter{CampaignID: v.Event.CampaignID, Seq: v.Event.Seq, Limit: activityShownOf})
 	v.Acts = acts.Items
 	return err
 }

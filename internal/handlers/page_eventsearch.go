@@ -4,14 +4,15 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // eventFilter reads the filter of a search of events. Events are compared as readers see them.
-func (s *server) eventFilter(r *http.Request) (outbox.EventFilter, error) {
-	f, err := filter[outbox.EventFilter](s)(r)
+func (s *server) eventFilter(r *http.Request) (search.EventFilter, error) {
+	f, err := filter[search.EventFilter](s)(r)
 	if err != nil {
 		return f, err
 	}
@@ -49,7 +50,7 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 
 // searchEvents searches events and the projections that lack them. A page is worth reading without
 // those.
-func (s *server) searchEvents(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
+func (s *server) searchEvents(ctx context.Context, f search.EventFilter) (search.FoundEvents, error) {
 	page, err := s.Search.Events(ctx, f)
 	if err == nil {
 		_ = s.Runs.AddHeld(ctx, s.Projections, page.Items)
@@ -58,11 +59,11 @@ func (s *server) searchEvents(ctx context.Context, f outbox.EventFilter) (outbox
 }
 
 // misses says why a list is empty; nothing if that cannot be read.
-func (s *server) misses(r *http.Request, f outbox.EventFilter) []outbox.Miss {
+func (s *server) misses(r *http.Request, f search.EventFilter) []search.Miss {
 	f.Shown = s.Redact
 	all, err := s.Search.Misses(r.Context(), f)
 	if err != nil && r.Context().Err() == nil {
-		s.Logger.Warn("find which values of a search exist", outbox.RequestIDs(r.Context()), "err", err)
+		s.Logger.Warn("find which values of a search exist", operator.RequestIDs(r.Context()), "err", err)
 	}
 	return all
 }

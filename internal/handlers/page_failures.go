@@ -4,12 +4,15 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/overview"
 )
 
 func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := failureFilter(outbox.FailureOpen)(r)
+	filter, err := failureFilter(campaign.FailureOpen)(r)
 	if err != nil {
 		return err
 	}
@@ -32,24 +35,24 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Quarantined, view.More, err = s.Store.ReadModel().QuarantineCauses(r.Context()); err != nil {
 		return err
 	}
-	if h, err := s.Samples.History(r.Context(), outbox.Range{Name: outbox.RangeDay}); err == nil {
+	if h, err := s.Samples.History(r.Context(), samples.Range{Name: samples.RangeDay}); err == nil {
 		view.Markers = h.Markers // without them the page is worth reading, too
 	}
 	return s.renderActed(w, r, p, pageOf(overview.FailuresPage, view), pageOf(overview.FailuresLive, view))
 }
 
-func (s *server) setGroupNote(ctx context.Context, o outbox.Command, _ string, asked outbox.NoteRequest) (noted, error) {
+func (s *server) setGroupNote(ctx context.Context, o operator.Command, _ string, asked campaign.NoteRequest) (noted, error) {
 	note, err := s.Store.SetGroupNote(ctx, o, asked.Fingerprint, asked.Note)
 	return noted{Fingerprint: asked.Fingerprint, Note: note}, err
 }
 
 // retryGroupForm makes the failed rows of one error due now.
 func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
-	var form outbox.NoteRequest
+	var form campaign.NoteRequest
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	filter := outbox.RequeueFilter{Fingerprint: form.Fingerprint, Limit: outbox.MaxRequeue}
+	filter := campaign.RequeueFilter{Fingerprint: form.Fingerprint, Limit: event.MaxRequeue}
 	if _, err := s.Queue.RetryFailed(r.Context(), s.command(r, "page", form), filter); err != nil {
 		return err
 	}
@@ -58,18 +61,18 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 
 // noted is the answer to pinning a note.
 type noted struct {
-	Fingerprint string            `json:"fingerprint" redact:"-"`
-	Note        *outbox.GroupNote `json:"note"` // nil when it was removed
+	Fingerprint string              `json:"fingerprint" redact:"-"`
+	Note        *campaign.GroupNote `json:"note"` // nil when it was removed
 }
 
 // failureGroups are the errors that rows have in common.
 type failureGroups struct {
-	items[outbox.AssessedGroup]
-	Capped    bool                   `json:"capped"` // not all failed or dead rows were examined, so that counts of groups are lower bounds
-	More      bool                   `json:"more"`   // there are more errors than these
-	Rehearsed outbox.RehearsedEvents `json:"rehearsed"`
+	items[campaign.AssessedGroup]
+	Capped    bool                     `json:"capped"` // not all failed or dead rows were examined, so that counts of groups are lower bounds
+	More      bool                     `json:"more"`   // there are more errors than these
+	Rehearsed campaign.RehearsedEvents `json:"rehearsed"`
 	// by which errors projections are quarantined; their rows are applied, so that no group counts them
-	Quarantined []outbox.QuarantineCause `json:"quarantined" api:"max=100"`
+	Quarantined []campaign.QuarantineCause `json:"quarantined" api:"max=100"`
 }
 
 func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
@@ -81,7 +84,7 @@ func (s *server) readFailureGroups(r *http.Request) (failureGroups, error) {
 	return failureGroups{listOf(groups), all.Capped(), all.More || more, all.Rehearsed, quarantined}, err
 }
 
-func (s *server) readCampaignHistory(ctx context.Context, id string, over outbox.Range) (none items[outbox.CampaignPoint], err error) {
+func (s *server) readCampaignHistory(ctx context.Context, id string, over samples.Range) (none items[samples.CampaignPoint], err error) {
 	if _, err := s.Store.Campaign(ctx, id); err != nil {
 		return none, err
 	}

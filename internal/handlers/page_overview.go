@@ -11,8 +11,11 @@ import (
 
 	"github.com/a-h/templ"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/overview"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -48,17 +51,17 @@ type overviewCache struct {
 // overviewCaches has a cache for each range that is looked at, at most overviewRanges.
 type overviewCaches struct {
 	mu     sync.Mutex
-	ranges map[outbox.Range]*overviewCache
+	ranges map[samples.Range]*overviewCache
 }
 
 const overviewRanges = 16
 
-func (c *overviewCaches) of(r outbox.Range) *overviewCache {
+func (c *overviewCaches) of(r samples.Range) *overviewCache {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ranges[r] == nil {
 		if c.ranges == nil || len(c.ranges) >= overviewRanges {
-			c.ranges = map[outbox.Range]*overviewCache{}
+			c.ranges = map[samples.Range]*overviewCache{}
 		}
 		c.ranges[r] = &overviewCache{}
 	}
@@ -83,7 +86,7 @@ type sharedOverview struct {
 // audience identifies readers who see the same live part: it depends on their role and their base
 // address.
 type audience struct {
-	role outbox.Role
+	role operator.Role
 	base string
 }
 
@@ -99,7 +102,7 @@ type renderedOverview struct {
 
 // readOverview reads the overview, or takes one read less than a second ago, and renders its live
 // part for the reader, whose frame it returns too.
-func (s *server) readOverview(r *http.Request, over outbox.Range) (p ui.Page, v sharedOverview, live []byte, err error) {
+func (s *server) readOverview(r *http.Request, over samples.Range) (p ui.Page, v sharedOverview, live []byte, err error) {
 	c := s.overviews.of(over)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +131,7 @@ func (s *server) readOverview(r *http.Request, over outbox.Range) (p ui.Page, v 
 // only ages changed and it is not older than kept, so that polling pages get a 304.
 func (c *overviewCache) render(ctx context.Context, s *server, p ui.Page, kept time.Duration) ([]byte, error) {
 	who := audience{p.Me.Role, p.Links.Base()}
-	p.Me = outbox.Identity{Role: who.role} // nothing of one reader may reach another
+	p.Me = operator.Identity{Role: who.role} // nothing of one reader may reach another
 	was, known := c.rendered[who]
 	now := p.Now
 	known = known && now.Sub(was.at) < kept
@@ -156,7 +159,7 @@ func (c *overviewCache) render(ctx context.Context, s *server, p ui.Page, kept t
 	return live, nil
 }
 
-func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v overview.Overview, err error) {
+func (s *server) queryOverview(ctx context.Context, over samples.Range) (v overview.Overview, err error) {
 	facts, err := s.Facts.Read(ctx)
 	if err != nil {
 		return v, err
@@ -165,7 +168,7 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v overvi
 	if v.History, err = s.Samples.History(ctx, over); err != nil {
 		return v, err
 	}
-	if v.Summary.Counts.Failed+v.Summary.Counts.Dead > 0 || s.Mode == outbox.ModeShadow {
+	if v.Summary.Counts.Failed+v.Summary.Counts.Dead > 0 || s.Mode == campaign.ModeShadow {
 		if v.Causes, v.Found, err = s.causes(ctx); err != nil {
 			return v, err
 		}
@@ -188,7 +191,7 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v overvi
 		return v, err
 	}
 	if v.Verified != nil && v.Verified.Counts.Drifted > 0 {
-		rebuilds, err := s.Runs.List(ctx, outbox.RunFilter{Kind: outbox.RunRebuild, Status: outbox.RunCompleted, Limit: 1})
+		rebuilds, err := s.Runs.List(ctx, replay.RunFilter{Kind: replay.RunRebuild, Status: replay.RunCompleted, Limit: 1})
 		if err != nil {
 			return v, err
 		}
@@ -196,14 +199,14 @@ func (s *server) queryOverview(ctx context.Context, over outbox.Range) (v overvi
 			v.Rebuilt = rebuilds.Items[0].ID
 		}
 	}
-	acts, err := s.Store.AuditLog(ctx, outbox.AuditFilter{Outcome: outbox.AuditDone, Limit: activityShown})
+	acts, err := s.Store.AuditLog(ctx, operator.AuditFilter{Outcome: operator.AuditDone, Limit: activityShown})
 	v.Acts = acts.Items
 	return v, err
 }
 
 // causes reads the errors of failed and dead rows, worst first, with the operations that requeue
 // them.
-func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, all outbox.ErrorGroups, err error) {
+func (s *server) causes(ctx context.Context) (groups []campaign.AssessedGroup, all campaign.ErrorGroups, err error) {
 	if all, err = s.Store.ErrorGroups(ctx); err != nil {
 		return nil, all, err
 	}
@@ -211,7 +214,7 @@ func (s *server) causes(ctx context.Context) (groups []outbox.AssessedGroup, all
 	if err != nil {
 		return nil, all, err
 	}
-	groups = all.Assessed(outbox.RunningOf(s.Version, s.Projections), running)
+	groups = all.Assessed(campaign.RunningOf(s.Version, s.Projections), running)
 	return groups, all, s.Runs.RestOnRehearsals(ctx, groups, s.Projections)
 }
 

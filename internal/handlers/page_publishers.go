@@ -10,12 +10,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxweb/outboxweb/internal/admission"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 	"github.com/outboxweb/outboxweb/web/templates/delivery"
 )
 
 func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
-	list, err := filter[outbox.PublisherFilter](s)(r)
+	list, err := filter[subscription.PublisherFilter](s)(r)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 	if view.History, err = s.Publishers.History(r.Context(), name, view.Range); err != nil {
 		return err
 	}
-	if view.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.PublisherTarget(name), outbox.PublishersTarget(name.Publisher), outbox.JournalTarget()); err != nil {
+	if view.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, operator.PublisherTarget(name), operator.PublishersTarget(name.Publisher), operator.JournalTarget()); err != nil {
 		return err
 	}
 	p := s.page(r, "Publisher "+name.String(), "Publishers")
@@ -83,7 +85,7 @@ type seekForm struct {
 
 // readSeek reads the request of a seek from the page. Position and time count only if to selects
 // them, since the page has a field for each; without to nothing is asked for yet.
-func readSeek(values url.Values) (form seekForm, asked outbox.SeekRequest, err error) {
+func readSeek(values url.Values) (form seekForm, asked subscription.SeekRequest, err error) {
 	if err = fill(&form, values); err != nil || form.To == "" {
 		return form, asked, err
 	}
@@ -99,9 +101,9 @@ func readSeek(values url.Values) (form seekForm, asked outbox.SeekRequest, err e
 	switch {
 	case err != nil:
 	case form.To == "position" && asked.Position == nil:
-		err = outbox.Invalid("position", "a position is a whole number from 0, not %q", form.Position)
+		err = event.Invalid("position", "a position is a whole number from 0, not %q", form.Position)
 	case form.To == "time" && asked.Time == "":
-		err = outbox.Invalid("time", "give a time, such as 2026-11-21T07:30:00Z")
+		err = event.Invalid("time", "give a time, such as 2026-11-21T07:30:00Z")
 	}
 	return form, asked, err
 }
@@ -138,7 +140,7 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	form, asked, err := readSeek(r.PostForm)
 	if err == nil && form.To == "" {
-		err = outbox.Invalid("to", "choose a new position")
+		err = event.Invalid("to", "choose a new position")
 	}
 	if err == nil {
 		_, err = s.seek(r, "page", name, asked)
@@ -149,18 +151,18 @@ func (s *server) seekForm(w http.ResponseWriter, r *http.Request) error {
 	return s.done(w, r, s.linksOf(r).Publisher(name))
 }
 
-func (s *server) seek(r *http.Request, via string, name outbox.SubscriptionName, asked outbox.SeekRequest) (outbox.Seek, error) {
+func (s *server) seek(r *http.Request, via string, name operator.SubscriptionName, asked subscription.SeekRequest) (operator.Seek, error) {
 	target, err := asked.Target()
 	if err != nil {
-		return outbox.Seek{}, err
+		return operator.Seek{}, err
 	}
 	return s.Publishers.Seek(r.Context(), s.command(r, via, asked), name, target, asked.Seen())
 }
 
-func (s *server) previewSeek(ctx context.Context, name outbox.SubscriptionName, asked outbox.SeekRequest) (outbox.Seek, error) {
+func (s *server) previewSeek(ctx context.Context, name operator.SubscriptionName, asked subscription.SeekRequest) (operator.Seek, error) {
 	target, err := asked.Target()
 	if err != nil {
-		return outbox.Seek{}, err
+		return operator.Seek{}, err
 	}
-	return admission.Within(ctx, s.previewing, func() (outbox.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
+	return admission.Within(ctx, s.previewing, func() (operator.Seek, error) { return s.Publishers.PreviewSeek(ctx, name, target) })
 }

@@ -3,7 +3,7 @@ package handlers
 import (
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -14,14 +14,14 @@ func (s *server) rowsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if filter.Sort == "" && filter.Status == "" && filter.CampaignID == "" {
-		filter.Sort = outbox.SortAttention
+		filter.Sort = campaign.SortAttention
 	}
 	p := s.page(r, ui.RowsTitle(filter), ui.RowsNav(filter))
 	p.Self, p.Twin = s.linksOf(r).Rows(filter), s.linksOf(r).API().Rows(filter)
 	if err := s.flash(r, &p); err != nil {
 		return err
 	}
-	rows := list[outbox.RowFilter, outbox.Row]{"rows", s.Queue.Rows, campaigns.RowsPage, campaigns.RowsLive}
+	rows := list[campaign.RowFilter, campaign.Row]{"rows", s.Queue.Rows, campaigns.RowsPage, campaigns.RowsLive}
 	return rows.show(s, w, r, p, filter)
 }
 

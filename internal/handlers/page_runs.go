@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
@@ -20,12 +22,12 @@ const (
 
 // runForm is a run's request on the page, where campaigns are also one per line.
 type runForm struct {
-	outbox.RunStartRequest
+	replay.RunStartRequest
 	Lines   string `json:"campaigns" validate:"text"`
 	Drifted int64  `json:"drifted" validate:"min=0"` // a verify: what it found to differ is to be rebuilt
 }
 
-func (f runForm) request() outbox.RunRequest {
+func (f runForm) request() replay.RunRequest {
 	for line := range strings.Lines(f.Lines) {
 		if id := strings.TrimSpace(line); id != "" {
 			f.Campaigns = append(f.Campaigns, id)
@@ -35,13 +37,13 @@ func (f runForm) request() outbox.RunRequest {
 }
 
 func (s *server) runsPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := filter[outbox.RunFilter](s)(r)
+	filter, err := filter[replay.RunFilter](s)(r)
 	if err != nil {
 		return err
 	}
 	p := s.page(r, "Runs", "Runs")
 	p.Self, p.Twin = s.linksOf(r).Runs(filter), s.linksOf(r).API().Runs(filter)
-	runs := list[outbox.RunFilter, outbox.Run]{"runs", s.Runs.List, jobs.RunsPage, jobs.RunsLive}
+	runs := list[replay.RunFilter, replay.Run]{"runs", s.Runs.List, jobs.RunsPage, jobs.RunsLive}
 	return runs.show(s, w, r, p, filter)
 }
 
@@ -64,15 +66,15 @@ func (s *server) runPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderActed(w, r, p, pageOf(jobs.RunPage, view), pageOf(jobs.RunLive, view))
 }
 
-func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string) (v jobs.RunView, err error) {
+func (s *server) readRun(ctx context.Context, f replay.ResultFilter, log string) (v jobs.RunView, err error) {
 	v.Filter, v.LogCursor = f, log
 	if v.Run, err = s.Runs.Get(ctx, f.RunID); err != nil {
 		return v, err
 	}
-	if v.Acts, err = s.Store.AuditLogOf(ctx, activityShownOf, outbox.RunTarget(f.RunID)); err != nil {
+	if v.Acts, err = s.Store.AuditLogOf(ctx, activityShownOf, operator.RunTarget(f.RunID)); err != nil {
 		return v, err
 	}
-	if v.Run.Kind == outbox.RunRehearse {
+	if v.Run.Kind == replay.RunRehearse {
 		rehearsal, err := s.readRehearsal(ctx, f.RunID)
 		if err != nil {
 			return v, err
@@ -84,7 +86,7 @@ func (s *server) readRun(ctx context.Context, f outbox.ResultFilter, log string)
 	}
 	if n := v.Run.Counts; f.Outcome == "" && f.Cursor == "" && n.Failed+n.Drifted+n.NotCompared < v.Run.Campaigns.Total {
 		for _, outcome := range jobs.FirstOutcomes {
-			worst, err := s.Runs.Results(ctx, outbox.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
+			worst, err := s.Runs.Results(ctx, replay.ResultFilter{RunID: f.RunID, Outcome: outcome, Limit: firstShown})
 			if err != nil {
 				return v, err
 			}
@@ -132,10 +134,10 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	if o := view.Request; o.Kind != "" && (o.All || len(o.Campaigns) > 0) {
 		preview, err := s.previewRun(r.Context(), o)
-		switch refusal, ok := errors.AsType[*outbox.Refusal](err); {
+		switch refusal, ok := errors.AsType[*event.Refusal](err); {
 		case err == nil:
 			view.Preview = &preview
-		case ok && !errors.Is(err, outbox.ErrBusy):
+		case ok && !errors.Is(err, event.ErrBusy):
 			view.Wrong = refusal.Detail
 		default:
 			return err
@@ -148,7 +150,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, p, pageOf(jobs.NewRunPage, view))
 }
 
-func readRunForm(r *http.Request) (outbox.RunStartRequest, error) {
+func readRunForm(r *http.Request) (replay.RunStartRequest, error) {
 	var form runForm
 	err := fillForm(r, &form)
 	form.RunRequest = form.request()

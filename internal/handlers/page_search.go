@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
@@ -23,7 +26,7 @@ func (s *server) searchPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if found.Text == "" {
-		return seeOther(w, s.linksOf(r).SearchEvents(outbox.EventFilter{}))
+		return seeOther(w, s.linksOf(r).SearchEvents(search.EventFilter{}))
 	}
 	if only, ok := found.Only(); ok {
 		return seeOther(w, campaigns.FindingURL(s.linksOf(r), only))
@@ -40,13 +43,13 @@ func (s *server) suggestions(w http.ResponseWriter, r *http.Request) error {
 	return s.render(w, r, http.StatusOK, s.page(r, "Search", ""), pageOf(campaigns.Suggestions, found))
 }
 
-func (s *server) find(r *http.Request) (outbox.Findings, error) {
+func (s *server) find(r *http.Request) (search.Findings, error) {
 	var q searchQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
-		return outbox.Findings{}, err
+		return search.Findings{}, err
 	}
 	text := strings.Join(strings.Fields(q.Q), " ")
-	f := outbox.Findings{Text: text, Asked: outbox.ParseAsked(text, s.Now())}
+	f := search.Findings{Text: text, Asked: search.ParseAsked(text, s.Now())}
 	if text == "" {
 		return f, nil
 	}
@@ -54,57 +57,57 @@ func (s *server) find(r *http.Request) (outbox.Findings, error) {
 	if f.Found, err = s.Search.Find(r.Context(), f.Asked, s.Redact); err != nil {
 		return f, err
 	}
-	for _, look := range []func(context.Context, outbox.Asked) ([]outbox.Finding, error){s.findRejections(f.Found), s.findRun, s.findOperation, s.findProjections} {
+	for _, look := range []func(context.Context, search.Asked) ([]search.Finding, error){s.findRejections(f.Found), s.findRun, s.findOperation, s.findProjections} {
 		some, err := look(r.Context(), f.Asked)
 		if err != nil {
 			return f, err
 		}
 		f.Found = append(f.Found, some...)
 	}
-	f.Found = outbox.SortFindings(f.Found)
+	f.Found = search.SortFindings(f.Found)
 	return f, nil
 }
 
 // findRejections finds rejected rows of sources. The page of a campaign that is found too names its own.
-func (s *server) findRejections(found []outbox.Finding) func(context.Context, outbox.Asked) ([]outbox.Finding, error) {
-	return func(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
+func (s *server) findRejections(found []search.Finding) func(context.Context, search.Asked) ([]search.Finding, error) {
+	return func(ctx context.Context, a search.Asked) ([]search.Finding, error) {
 		rejected, err := s.Intake.Find(ctx, a, s.Redact)
 		for i := range rejected {
-			rejected[i].Certain = !slices.ContainsFunc(found, func(f outbox.Finding) bool {
-				return f.Kind == outbox.FoundCampaign && f.Certain && f.CampaignID == rejected[i].CampaignID
+			rejected[i].Certain = !slices.ContainsFunc(found, func(f search.Finding) bool {
+				return f.Kind == search.FoundCampaign && f.Certain && f.CampaignID == rejected[i].CampaignID
 			})
 		}
 		return rejected, err
 	}
 }
 
-func (s *server) findRun(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
-	return numbered(ctx, a, outbox.FoundRun, s.Runs.Get, func(run outbox.Run) string { return string(run.Kind) + ", " + string(run.Status) })
+func (s *server) findRun(ctx context.Context, a search.Asked) ([]search.Finding, error) {
+	return numbered(ctx, a, search.FoundRun, s.Runs.Get, func(run replay.Run) string { return string(run.Kind) + ", " + string(run.Status) })
 }
 
-func (s *server) findOperation(ctx context.Context, a outbox.Asked) ([]outbox.Finding, error) {
-	return numbered(ctx, a, outbox.FoundOperation, s.Operations.Get, func(o outbox.OperationDetail) string { return string(o.Status) })
+func (s *server) findOperation(ctx context.Context, a search.Asked) ([]search.Finding, error) {
+	return numbered(ctx, a, search.FoundOperation, s.Operations.Get, func(o operations.OperationDetail) string { return string(o.Status) })
 }
 
 // numbered finds what the words name by its number, with a note on what it is.
-func numbered[T any](ctx context.Context, a outbox.Asked, kind outbox.FindingKind, get func(context.Context, int64) (T, error), note func(T) string) ([]outbox.Finding, error) {
+func numbered[T any](ctx context.Context, a search.Asked, kind search.FindingKind, get func(context.Context, int64) (T, error), note func(T) string) ([]search.Finding, error) {
 	id, ok := a.Number(kind)
 	if !ok {
 		return nil, nil
 	}
 	one, err := get(ctx, id)
-	if errors.Is(err, outbox.ErrNotFound) {
+	if errors.Is(err, event.ErrNotFound) {
 		return nil, nil
 	}
-	return []outbox.Finding{{Kind: kind, Certain: true, ID: id, Note: note(one)}}, err
+	return []search.Finding{{Kind: kind, Certain: true, ID: id, Note: note(one)}}, err
 }
 
 // findProjections finds loaded projections by a part of their names.
-func (s *server) findProjections(_ context.Context, a outbox.Asked) ([]outbox.Finding, error) {
-	var found []outbox.Finding
+func (s *server) findProjections(_ context.Context, a search.Asked) ([]search.Finding, error) {
+	var found []search.Finding
 	for _, p := range s.Projections {
 		if strings.Contains(p.Name, strings.ToLower(a.Named())) {
-			found = append(found, outbox.Finding{Kind: outbox.FoundProjection, Certain: p.Name == a.Named(), Name: p.Name})
+			found = append(found, search.Finding{Kind: search.FoundProjection, Certain: p.Name == a.Named(), Name: p.Name})
 		}
 	}
 	return found, nil

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
@@ -30,7 +32,7 @@ func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
-	filter, err := filter[outbox.AuditFilter](s)(r)
+	filter, err := filter[operator.AuditFilter](s)(r)
 	if err != nil {
 		return err
 	}
@@ -52,20 +54,20 @@ func (s *server) auditPage(w http.ResponseWriter, r *http.Request) error {
 
 // cost is the cost of requests since the process started.
 type cost struct {
-	outbox.Cost
+	database.Cost
 	requests, nanos atomic.Int64
 }
 
-func (c *cost) report() outbox.CostReport {
+func (c *cost) report() database.CostReport {
 	r := c.Report()
 	r.Requests, r.RequestSeconds = c.requests.Load(), time.Duration(c.nanos.Load()).Seconds()
 	return r
 }
 
-func (s *server) readAbout(r *http.Request) (outbox.About, error) {
-	a := outbox.About{Version: s.Version, Go: runtime.Version(), Mode: s.Mode, ReadOnly: s.ReadOnly, Settings: s.Settings, Cost: s.cost.report(), Request: s.arrival(r)}
+func (s *server) readAbout(r *http.Request) (campaign.About, error) {
+	a := campaign.About{Version: s.Version, Go: runtime.Version(), Mode: s.Mode, ReadOnly: s.ReadOnly, Settings: s.Settings, Cost: s.cost.report(), Request: s.arrival(r)}
 	if a.Settings == nil {
-		a.Settings = []outbox.Setting{}
+		a.Settings = []database.Setting{}
 	}
 	var err error
 	if a.Databases, err = s.Store.Databases(r.Context()); err != nil {

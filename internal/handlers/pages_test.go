@@ -12,8 +12,9 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
@@ -238,7 +239,7 @@ func TestPages_showNamesOfUsersAsText(t *testing.T) {
 	g := newGuarded(t)
 	g.seed("c", "a").work()
 	for _, name := range []string{`"><img src=x onerror=hostile(30)>`, "שלום עולם"} {
-		g.addToken(name, outbox.RoleViewer, time.Hour)
+		g.addToken(name, operator.RoleViewer, time.Hour)
 		operator := byProxy(name, "ops", name)
 		g.post("/api/v1/campaigns/c/pause", `{"reason":"look"}`, operator).want(t, http.StatusOK)
 		g.post("/api/v1/campaigns/c/resume", `{"reason":"done"}`, operator).want(t, http.StatusOK)
@@ -265,11 +266,11 @@ func longID(kind, n int) string { return fmt.Sprintf("7d9f3c52-0e4b-4a6d-%04d-%0
 func (s *site) manyRows() {
 	payload := []byte(`{"note":"` + strings.Repeat("long ", 100) + `"}`)
 	for n := range 55 {
-		event := func(eventType string) outbox.Event {
-			return outbox.Event{CampaignID: longID(0, n), EventType: eventType, EventID: longID(1, 10*n+len(eventType)), ActorType: "user", ActorID: longID(2, n),
+		e := func(eventType string) event.Event {
+			return event.Event{CampaignID: longID(0, n), EventType: eventType, EventID: longID(1, 10*n+len(eventType)), ActorType: "user", ActorID: longID(2, n),
 				EntityType: "subscription", EntityID: longID(3, n), RequestID: longID(4, n), CausationID: longID(5, n), Payload: payload}
 		}
-		events := []outbox.Event{event(poison), event(fmt.Sprint("subscription.renewed.", n%10)), event(fmt.Sprint("subscription.payment.received.", n%10))}
+		events := []event.Event{e(poison), e(fmt.Sprint("subscription.renewed.", n%10)), e(fmt.Sprint("subscription.payment.received.", n%10))}
 		must.Get(s.store.Append(s.t.Context(), store.Append{Events: events})).Or(s.t)
 	}
 	s.work()

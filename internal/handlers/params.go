@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -48,19 +48,19 @@ func readBody(r *http.Request) ([]byte, error) {
 
 func checkBody(body []byte) error {
 	if !utf8.Valid(body) {
-		return outbox.Invalid("", "the body is not valid UTF-8")
+		return event.Invalid("", "the body is not valid UTF-8")
 	}
 	return nil
 }
 
 func bodyError(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &outbox.Refusal{Err: outbox.ErrTooLarge, Detail: fmt.Sprintf("the body is larger than the limit of %d bytes", tooLarge.Limit)}
+		return &event.Refusal{Err: event.ErrTooLarge, Detail: fmt.Sprintf("the body is larger than the limit of %d bytes", tooLarge.Limit)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &outbox.Refusal{Err: errSlow, Detail: "the body took too long to arrive; nothing was changed"}
+		return &event.Refusal{Err: errSlow, Detail: "the body took too long to arrive; nothing was changed"}
 	}
-	return outbox.Invalid("", "the body could not be read: it ended early or is malformed")
+	return event.Invalid("", "the body could not be read: it ended early or is malformed")
 }
 
 // param returns a path parameter unescaped. The router matches the escaped path, so it is always
@@ -68,7 +68,7 @@ func bodyError(err error) error {
 func param(r *http.Request, name string) (string, error) {
 	text, err := url.PathUnescape(chi.URLParam(r, name))
 	if err != nil || !request.IsText(text) {
-		return "", outbox.Invalid(name, "%s in the URL is not valid UTF-8, or contains a NUL character", name)
+		return "", event.Invalid(name, "%s in the URL is not valid UTF-8, or contains a NUL character", name)
 	}
 	return text, nil
 }
@@ -88,7 +88,7 @@ func numberParam(name, says string) func(*http.Request) (int64, error) {
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
-			return 0, outbox.Invalid(name, "%s a whole number from 1, not %q", says, text)
+			return 0, event.Invalid(name, "%s a whole number from 1, not %q", says, text)
 		}
 		return n, nil
 	}
@@ -108,7 +108,7 @@ var (
 func campaignParam(r *http.Request) (string, error) {
 	id, err := param(r, "campaign")
 	if err == nil && id == "" {
-		return "", outbox.NotFound("there is no campaign without a name")
+		return "", event.NotFound("there is no campaign without a name")
 	}
 	return id, err
 }
@@ -122,7 +122,7 @@ func asked[Q, K any](r *http.Request, about func(*http.Request) (K, error)) (on 
 }
 
 // rowParam returns the campaign and seq in an address.
-func rowParam(r *http.Request) (row outbox.RowKey, err error) {
+func rowParam(r *http.Request) (row event.RowKey, err error) {
 	if row.CampaignID, err = campaignParam(r); err == nil {
 		row.Seq, err = seqParam(r)
 	}

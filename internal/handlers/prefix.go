@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/hosts"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -23,10 +23,10 @@ func (s *server) prefixOf(r *http.Request) (string, error) {
 		return "", nil
 	}
 	if len(told) > 1 {
-		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " appears more than once; let the proxy replace it instead of adding to it"}
+		return "", &event.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " appears more than once; let the proxy replace it instead of adding to it"}
 	}
 	if err := hosts.CheckPath(told[0]); err != nil {
-		return "", &outbox.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is " + hosts.Quoted(told[0]) + ", which " + err.Error() + "; let the proxy send the path it strips, such as /ops"}
+		return "", &event.Refusal{Err: errPrefix, Detail: "the header " + prefixHeader + " is " + hosts.Quoted(told[0]) + ", which " + err.Error() + "; let the proxy send the path it strips, such as /ops"}
 	}
 	return strings.TrimSuffix(told[0], "/"), nil
 }
@@ -87,7 +87,7 @@ func (s *server) stripBase(next http.Handler) http.Handler {
 		case below && strings.HasPrefix(rest, "/"):
 			path = rest
 		case s.systemPath(r) == "":
-			s.fail(w, r, outbox.NotFound("there is nothing at this URL; the pages are under %s", s.linksOf(r).Overview()))
+			s.fail(w, r, event.NotFound("there is nothing at this URL; the pages are under %s", s.linksOf(r).Overview()))
 			return
 		}
 		chi.RouteContext(r.Context()).RoutePath = path

@@ -16,7 +16,8 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -45,15 +46,15 @@ var statuses = []struct {
 	status int
 	name   string
 }{
-	{outbox.ErrNotFound, http.StatusNotFound, "not-found"},
-	{outbox.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large"},
-	{outbox.ErrInvalid, http.StatusUnprocessableEntity, "invalid"},
-	{outbox.ErrConflict, http.StatusConflict, "conflict"},
-	{outbox.ErrNotYet, http.StatusGatewayTimeout, "not-yet"},
-	{outbox.ErrReadOnly, http.StatusForbidden, "read-only"},
-	{outbox.ErrFull, http.StatusInsufficientStorage, "full"},
-	{outbox.ErrBusy, http.StatusServiceUnavailable, "busy"},
-	{outbox.ErrDamaged, http.StatusInternalServerError, "damaged"},
+	{event.ErrNotFound, http.StatusNotFound, "not-found"},
+	{event.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large"},
+	{event.ErrInvalid, http.StatusUnprocessableEntity, "invalid"},
+	{event.ErrConflict, http.StatusConflict, "conflict"},
+	{event.ErrNotYet, http.StatusGatewayTimeout, "not-yet"},
+	{event.ErrReadOnly, http.StatusForbidden, "read-only"},
+	{event.ErrFull, http.StatusInsufficientStorage, "full"},
+	{event.ErrBusy, http.StatusServiceUnavailable, "busy"},
+	{event.ErrDamaged, http.StatusInternalServerError, "damaged"},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "busy"},
 	{errMethod, http.StatusMethodNotAllowed, "method"},
 	{errHost, http.StatusMisdirectedRequest, "host"},
@@ -86,7 +87,7 @@ type problem struct {
 	// Appended lists what was appended although waiting for the projections timed out.
 	Appended []store.Appended `json:"appended,omitempty"`
 	// BlockingEvent is the event that violates the condition of an append.
-	BlockingEvent *outbox.EventRef `json:"blocking_event,omitempty"`
+	BlockingEvent *event.EventRef `json:"blocking_event,omitempty"`
 }
 
 // explain turns an error into its answer; internal is true if its text is only for the log.
@@ -105,7 +106,7 @@ func explain(err error) (p problem, internal bool) {
 	}
 	p.Title = http.StatusText(p.Status)
 	var invalid *request.Invalid
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	var late *appendedLate
 	switch {
 	case errors.As(err, &invalid):
@@ -125,15 +126,15 @@ func explain(err error) (p problem, internal bool) {
 // personText returns the part of an error written for users. Retryable errors are wrapped in what
 // was attempted, which is not.
 func personText(err error) string {
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		return refusal.Error()
-	case errors.Is(err, outbox.ErrFull):
+	case errors.Is(err, event.ErrFull):
 		return "the disk of the database is full; nothing was changed. Free up space and try again"
-	case errors.Is(err, outbox.ErrDamaged):
+	case errors.Is(err, event.ErrDamaged):
 		return "part of the database is damaged and cannot be read; outboxweb check lists what is affected, and the runbook explains how to recover, under “A database is damaged”"
-	case errors.Is(err, outbox.ErrBusy), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, event.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		return "the database is busy or unavailable; try again in a moment"
 	}
 	return err.Error()
@@ -148,17 +149,17 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, internal := explain(err)
 	p = redact.Shown(s.Redact, p)
 	var retryAfter time.Duration
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
 		p.run, retryAfter = refusal.Run, refusal.RetryAfter
 	}
-	p.RequestID, p.ProxyRequestID = requestID(r), outbox.ProxyRequestID(r.Context())
+	p.RequestID, p.ProxyRequestID = requestID(r), operator.ProxyRequestID(r.Context())
 	s.recordRefusal(r, p, err)
 	if internal || p.Status == http.StatusInsufficientStorage {
-		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
+		s.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, operator.RequestIDs(r.Context()), "err", err)
 	}
 	if p.Status == http.StatusServiceUnavailable {
 		if me(r).Auth != "" { // the gate logs unauthenticated requests at a limited rate, so that they do not fill the disk
-			s.Logger.Warn("request deferred", "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
+			s.Logger.Warn("request deferred", "method", r.Method, "path", r.URL.Path, operator.RequestIDs(r.Context()), "err", err)
 		}
 		retryAfter = max(retryAfter, time.Second)
 	}
@@ -211,7 +212,7 @@ func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 	if r.Header.Get("HX-Target") == ui.LiveTarget { // its script shows the error
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(failStatus(w, r, p))
-		_, _ = io.WriteString(w, ui.Visible(outbox.Sentence(p.Detail))) // the client may have disconnected
+		_, _ = io.WriteString(w, ui.Visible(event.Sentence(p.Detail))) // the client may have disconnected
 		return
 	}
 	h.Set("HX-Push-Url", "false") // the address bar keeps the page that sent the request
@@ -222,7 +223,7 @@ func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 		show = system.Refusal
 	}
 	if err := s.render(w, r, failStatus(w, r, p), frame, pageOf(show, s.problemView(r, p))); err != nil {
-		s.Logger.Error("render an error", outbox.RequestIDs(r.Context()), "err", err)
+		s.Logger.Error("render an error", operator.RequestIDs(r.Context()), "err", err)
 	}
 }
 
@@ -263,7 +264,7 @@ func (s *server) back(r *http.Request) ui.URL {
 	if err != nil {
 		return ""
 	}
-	if seq, err := seqParam(r); err == nil && chi.RouteContext(r.Context()).RoutePattern() == outbox.ActionReveal.Info().Path {
+	if seq, err := seqParam(r); err == nil && chi.RouteContext(r.Context()).RoutePattern() == operator.ActionReveal.Info().Path {
 		return s.linksOf(r).EventTab(campaign, seq, ui.TabPayload)
 	}
 	if seq, err := seqParam(r); err == nil {

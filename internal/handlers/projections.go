@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/projections"
 )
 
@@ -14,7 +16,7 @@ const projectionFailures = 5
 
 // knownProjections returns the loaded projections and those that are not loaded any more, with their state
 // in the database.
-func (s *server) knownProjections(ctx context.Context) ([]outbox.ProjectionInfo, error) {
+func (s *server) knownProjections(ctx context.Context) ([]campaign.ProjectionInfo, error) {
 	all, err := s.Runs.WithUnloaded(ctx, s.Projections)
 	if err != nil {
 		return nil, err
@@ -23,39 +25,39 @@ func (s *server) knownProjections(ctx context.Context) ([]outbox.ProjectionInfo,
 }
 
 // described returns the projection that a request names, with its state in the database.
-func (s *server) described(r *http.Request) (outbox.ProjectionInfo, error) {
+func (s *server) described(r *http.Request) (campaign.ProjectionInfo, error) {
 	name, err := param(r, "name")
 	if err != nil {
-		return outbox.ProjectionInfo{}, err
+		return campaign.ProjectionInfo{}, err
 	}
 	list, err := s.knownProjections(r.Context())
 	if err != nil {
-		return outbox.ProjectionInfo{}, err
+		return campaign.ProjectionInfo{}, err
 	}
 	for _, p := range list {
 		if p.Name == name {
 			return p, nil
 		}
 	}
-	return outbox.ProjectionInfo{}, outbox.NotFound("no projection %q is loaded", name)
+	return campaign.ProjectionInfo{}, event.NotFound("no projection %q is loaded", name)
 }
 
 // detailed is described with what is known of its definition.
-func (s *server) detailed(r *http.Request) (outbox.ProjectionDetail, error) {
+func (s *server) detailed(r *http.Request) (campaign.ProjectionDetail, error) {
 	p, err := s.described(r)
 	if err != nil {
-		return outbox.ProjectionDetail{}, err
+		return campaign.ProjectionDetail{}, err
 	}
 	return s.Store.ProjectionDetail(r.Context(), p)
 }
 
-func cursorFilter(r *http.Request) (f outbox.CursorFilter, err error) {
-	name, f, err := asked[outbox.CursorFilter](r, pathParam("name"))
+func cursorFilter(r *http.Request) (f campaign.CursorFilter, err error) {
+	name, f, err := asked[campaign.CursorFilter](r, pathParam("name"))
 	f.Projection = name
 	return f, err
 }
 
-func (s *server) projectionCursors(ctx context.Context, filter outbox.CursorFilter) (page outbox.Page[outbox.CampaignCursor], err error) {
+func (s *server) projectionCursors(ctx context.Context, filter campaign.CursorFilter) (page event.Page[campaign.CampaignCursor], err error) {
 	known, err := s.Runs.WithUnloaded(ctx, s.Projections)
 	if err != nil {
 		return page, err
@@ -63,17 +65,17 @@ func (s *server) projectionCursors(ctx context.Context, filter outbox.CursorFilt
 	return s.Runs.ProjectionCursors(ctx, filter, known)
 }
 
-func (s *server) pauseProjection(ctx context.Context, o outbox.Command, name string, asked outbox.PauseRequest) (outbox.ProjectionPause, error) {
+func (s *server) pauseProjection(ctx context.Context, o operator.Command, name string, asked campaign.PauseRequest) (campaign.ProjectionPause, error) {
 	return s.Runs.PauseProjection(ctx, o, name, asked.CampaignID, s.Projections)
 }
 
-func (s *server) resumeProjection(ctx context.Context, o outbox.Command, name string, asked outbox.PauseRequest) (outbox.ProjectionPause, error) {
+func (s *server) resumeProjection(ctx context.Context, o operator.Command, name string, asked campaign.PauseRequest) (campaign.ProjectionPause, error) {
 	return s.Runs.ResumeProjection(ctx, o, name, asked.CampaignID, s.Projections)
 }
 
 // failureFilter reads the failure filter of a request; unless is the default status.
-func failureFilter(unless outbox.FailureStatus) func(*http.Request) (outbox.FailureFilter, error) {
-	return func(r *http.Request) (f outbox.FailureFilter, err error) {
+func failureFilter(unless campaign.FailureStatus) func(*http.Request) (campaign.FailureFilter, error) {
+	return func(r *http.Request) (f campaign.FailureFilter, err error) {
 		err = fill(&f, r.URL.Query())
 		switch f.Status {
 		case "":
@@ -103,7 +105,7 @@ func (s *server) projectionsPage(w http.ResponseWriter, r *http.Request) error {
 
 func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	view, err := s.readProjection(r)
-	if err == nil && view.NotLoaded && view.Version == "" || errors.Is(err, outbox.ErrNotFound) {
+	if err == nil && view.NotLoaded && view.Version == "" || errors.Is(err, event.ErrNotFound) {
 		return s.unloadedPage(w, r, view, err)
 	}
 	if err != nil {
@@ -131,16 +133,16 @@ func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, known proj
 	if v.Last, err = s.Store.Definition(r.Context(), name, ""); err != nil {
 		return err
 	}
-	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: name, Limit: projectionFailures}); err != nil {
+	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), campaign.FailureFilter{Status: campaign.FailureOpen, Projection: name, Limit: projectionFailures}); err != nil {
 		return err
 	}
 	if known.Name == "" && v.Last.Version == "" && len(v.Failures.Items) == 0 {
 		return missing
 	}
-	if v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.ProjectionTarget(name)); err != nil {
+	if v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, operator.ProjectionTarget(name)); err != nil {
 		return err
 	}
-	if me(r).Role.Includes(outbox.ActionRehearse.Role()) {
+	if me(r).Role.Includes(operator.ActionRehearse.Role()) {
 		v.Text = v.Last.File.Text
 	}
 	v.Last.File.Text = ""
@@ -159,7 +161,7 @@ func (s *server) readProjection(r *http.Request) (projections.ProjectionView, er
 	if v.Cursors, err = s.projectionCursors(r.Context(), v.Filter); err != nil {
 		return v, err
 	}
-	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), outbox.FailureFilter{Status: outbox.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
+	if v.Failures, err = s.Store.ReadModel().Failures(r.Context(), campaign.FailureFilter{Status: campaign.FailureOpen, Projection: v.Name, Limit: projectionFailures}); err != nil {
 		return v, err
 	}
 	if v.Quarantined > 0 && !v.NotLoaded {
@@ -169,6 +171,6 @@ func (s *server) readProjection(r *http.Request) (projections.ProjectionView, er
 		}
 		v.Passed = passed[v.Name]
 	}
-	v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, outbox.ProjectionTarget(v.Name))
+	v.Acts, err = s.Store.AuditLogOf(r.Context(), activityShownOf, operator.ProjectionTarget(v.Name))
 	return v, err
 }

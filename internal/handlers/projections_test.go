@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -18,8 +21,8 @@ func TestProjection_thatIsNotLoadedHasAPage(t *testing.T) {
 	s := withRoster(t)
 	s.get("/projections/gone").want(t, 404)
 	must.OK(t, s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "gone", Version: "v7"}}))
-	gone := outbox.Definition{Projection: "gone", Version: "v7", File: outbox.RehearsalFile{Name: "gone.sql", Text: "-- projection: <gone>"}}
-	must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "w", Host: "h"}, []outbox.Definition{gone}))
+	gone := campaign.Definition{Projection: "gone", Version: "v7", File: campaign.RehearsalFile{Name: "gone.sql", Text: "-- projection: <gone>"}}
+	must.OK(t, s.store.Loaded(t.Context(), campaign.InstanceState{ID: "w", Host: "h"}, []campaign.Definition{gone}))
 	s.fails("gone", "c-1", 2)
 	must.OK(t, s.store.ReadModel().Leave(t.Context(), []string{"campaigns"}))
 	s.fresh("/").want(t, 200, "Projection gone is not loaded any more: its rows are not updated, and not verified.", `data-testid="stopped-gone"`)
@@ -64,8 +67,8 @@ func TestLists_sayWhatAProjectionThatIsNotLiveLacks(t *testing.T) {
 	s.get("/").want(t, 200, "in 0 campaigns, live projections only")
 	s.get("/campaigns/c-2").want(t, 200, "Everything is applied.").lacks(t, behind, "but projection")
 	s.get("/api/v1/campaigns?sort=id").want(t, 200, `"state":"current","held_projections":[{"projection":"campaigns","applied_seq":3,"lag_events":2,`, `"why":"`+text+`"`, `"held_projections":[],`)
-	listed := decodeAs[outbox.Page[outbox.CampaignView]](t, s.get("/api/v1/campaigns?sort=id").want(t, 200)).Items[0]
-	must.Equal(t, decodeAs[outbox.CampaignView](t, s.get("/api/v1/campaigns/c-1").want(t, 200)), listed, "the campaign by itself, and in the list,")
+	listed := decodeAs[event.Page[campaign.CampaignView]](t, s.get("/api/v1/campaigns?sort=id").want(t, 200)).Items[0]
+	must.Equal(t, decodeAs[campaign.CampaignView](t, s.get("/api/v1/campaigns/c-1").want(t, 200)), listed, "the campaign by itself, and in the list,")
 	s.get("/export/campaigns").want(t, 200, text)
 	s.submit("/campaigns/c-1/pause", "reason=look").want(t, 303)
 	s.get("/campaigns").want(t, 200, "paused").lacks(t, behind)
@@ -95,7 +98,7 @@ func TestPages_tellOfAProjectionThatWaitsForTheEndOfARun(t *testing.T) {
 	s := withRoster(t)
 	s.submit("/projections/campaigns/pause", "campaign_id=c-1&reason=a+bug").want(t, 303)
 	s.seed("c-1", "d", "e").work().beat("w", "test")
-	verify := decodeAs[outbox.Run](t, s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202))
+	verify := decodeAs[replay.Run](t, s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true}`).want(t, 202))
 	to := s.submit("/projections/campaigns/resume", "campaign_id=c-1").want(t, 303).Header.Get("Location")
 	waits := fmt.Sprintf("waits for run %d to end", verify.ID)
 	linked := fmt.Sprintf(`waits for <a href="/runs/%[1]d">run %[1]d</a> to end`, verify.ID)
@@ -146,9 +149,9 @@ func withRoster(t *testing.T) *site {
 }
 
 // fails records that a projection failed at an event, and what follows from it.
-func (s *site) fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *outbox.Event) error) *site {
+func (s *site) fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *event.Event) error) *site {
 	must.OK(s.t, s.store.ReadModel().Apply(s.kit.Ctx, func(tx *readmodel.ApplyTx) error {
-		e := &outbox.Event{CampaignID: campaign, Seq: seq, EventType: "b"}
+		e := &event.Event{CampaignID: campaign, Seq: seq, EventType: "b"}
 		err := tx.Failed(projection, e, readmodel.Failure{Message: "no <seat>", Fingerprint: "f"})
 		for _, f := range then {
 			err = errors.Join(err, f(tx, e))
@@ -168,8 +171,8 @@ func TestProjection_pausesAreToldByPagesAndAPI(t *testing.T) {
 	s.beat("w", "test")
 	current := func() answer { return s.get("/").want(t, 200, "All 2 campaigns are current.") }
 	current().want(t, 200, "Nothing is paused or disabled", "in 0 campaigns").lacks(t, "live projections only")
-	pause := decodeAs[outbox.ProjectionPause](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
-	must.Equal(t, pause, outbox.ProjectionPause{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}, "paused as")
+	pause := decodeAs[campaign.ProjectionPause](t, s.post("/api/v1/projections/campaigns/pause", `{"campaign_id":"c-1","reason":"a bug"}`).want(t, 200))
+	must.Equal(t, pause, campaign.ProjectionPause{Projection: "campaigns", CampaignID: "c-1", State: "paused", AppliedSeq: 3}, "paused as")
 	s.get("/").want(t, 200, "Projection campaigns is paused for 1 campaign.", `data-testid="paused-campaigns"`, `href="/projections/campaigns?state=paused"`).
 		lacks(t, "Nothing is paused or disabled", "All 2 campaigns are current.")
 	s.get("/api/v1/summary").want(t, 200, `"held_projections":[{"projection":"campaigns","paused":null,"paused_campaigns":1,`)
@@ -194,7 +197,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/projections/campaigns").want(t, 200, "No open failures.", "No actions here.").lacks(t, "not built by this version")
 	s.get("/api/v1/failures").want(t, 200, `"items":[]`)
 	s.quarantine()
-	list := decodeAs[items[outbox.ProjectionFailure]](t, s.get("/api/v1/failures?status=open&campaign=c-1&projection=campaigns&fingerprint=f").want(t, 200)).Items
+	list := decodeAs[items[campaign.ProjectionFailure]](t, s.get("/api/v1/failures?status=open&campaign=c-1&projection=campaigns&fingerprint=f").want(t, 200)).Items
 	must.Need(t, len(list) == 1 && list[0].Seq == 2 && list[0].Attempts == 1 && list[0].Message == "no <seat>" && list[0].ResolvedAt == nil, "failures %+v", list)
 	s.get(fmt.Sprint("/api/v1/failures/", list[0].ID)).want(t, 200, `"status":"open"`)
 	s.get("/api/v1/failures?status=resolved").want(t, 200, `"items":[]`)
@@ -226,12 +229,12 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/campaigns/c-2").want(t, 200, "resume on the projection's page")
 	s.lands(s.submit("/projections/campaigns/resume", "")).want(t, 200, "Resumed projection campaigns for all campaigns. It is still quarantined in 1 campaign: replay it there once its file is fixed.", "Paused projection campaigns for all campaigns.")
 	s.get("/audit?action=projection_resume").want(t, 200, "Resumed projection campaigns for all campaigns.")
-	must.Equal(t, len(must.Get(s.store.AuditLogOf(context.Background(), 10, outbox.ProjectionTarget("campaigns"))).Or(t)), 3, "acts on the projection")
+	must.Equal(t, len(must.Get(s.store.AuditLogOf(context.Background(), 10, operator.ProjectionTarget("campaigns"))).Or(t)), 3, "acts on the projection")
 }
 
 func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.Projections = []outbox.ProjectionInfo{{Name: "patient", Version: "v1", OnFailure: "block", MaxAttempts: 3, EventTypes: []string{}, Tables: []string{}},
+		c.Projections = []campaign.ProjectionInfo{{Name: "patient", Version: "v1", OnFailure: "block", MaxAttempts: 3, EventTypes: []string{}, Tables: []string{}},
 			{Name: "usual", Version: "v1", OnFailure: "quarantine", EventTypes: []string{}, Tables: []string{}}}
 	})
 	s.get("/projections").want(t, 200, "after 3 failed attempts", "after the number of failed attempts that <code class=\"flag\">--max-attempts</code> sets")
@@ -239,7 +242,7 @@ func TestProjectionsPage_saysHowOftenAnEventIsTried(t *testing.T) {
 }
 
 // verified records what a verify of events 1 and 2 of a campaign found.
-func (s *site) verified(campaign string, all ...outbox.Verification) {
+func (s *site) verified(campaign string, all ...campaign.Verification) {
 	for i := range all {
 		all[i].CampaignID, all[i].Seq, all[i].Projection = campaign, 2, cmp.Or(all[i].Projection, "campaigns")
 	}
@@ -249,12 +252,12 @@ func (s *site) verified(campaign string, all ...outbox.Verification) {
 func TestVerify_whatItFindsOrCannotDoCountsWhereverStateIsShown(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b").seed("c-2", "a").seed("c-3", "a", "b").work()
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "drifted")
-	note := func(verdict outbox.Verdict) {
+	note := func(verdict campaign.Verdict) {
 		for _, id := range []string{"c-1", "c-3"} {
-			s.verified(id, outbox.Verification{Verdict: verdict, Changed: 1}, outbox.Verification{Projection: "roster", Verdict: verdict, Changed: 1})
+			s.verified(id, campaign.Verification{Verdict: verdict, Changed: 1}, campaign.Verification{Projection: "roster", Verdict: verdict, Changed: 1})
 		}
 	}
-	note(outbox.VerdictDrift)
+	note(campaign.VerdictDrift)
 	s.seed("c-3", "a") // a new event waits, and the rows still differ
 
 	s.fresh("/").want(t, 200, "Live rows of 2 campaigns differ from the journal", "h-bad", `data-testid="count-drifted">2<`, `href="/campaigns?state=drifted"`).lacks(t, "campaigns are current")
@@ -263,12 +266,12 @@ func TestVerify_whatItFindsOrCannotDoCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/campaigns?state=drifted").want(t, 200, `id="campaign-c-1"`, `id="campaign-c-3"`).lacks(t, `id="campaign-c-2"`)
 	s.get("/api/v1/campaigns?state=drifted&sort=lag").want(t, 200, `"campaign_id":"c-1"`, `"state":"drifted"`, `"drifted":2`, `"total":2`, `"why":"`+why+`; a rebuild fixes them if the projection files are right"`)
 	s.get("/api/v1/campaigns/c-2").want(t, 200, `"state":"current"`, `"drifted":0`)
-	note(outbox.VerdictMatch)
+	note(campaign.VerdictMatch)
 	s.fresh("/api/v1/summary").want(t, 200, `drifted":0`)
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "s-drifted")
 
 	const reason = "event 2 has changed since it was appended: its content no longer matches its hash"
-	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, RunID: 7, Error: reason})
+	s.verified("c-1", campaign.Verification{Verdict: campaign.VerdictFailed, RunID: 7, Error: reason})
 	s.fresh("/").want(t, 200, "1 campaign could not be verified", reason, `href="/runs/7/results/c-1"`, "h-bad", `data-testid="count-unverifiable">1<`, `href="/campaigns?state=unverifiable"`, "#when-a-campaign-cannot-be-verified").
 		lacks(t, "campaigns are current")
 	s.get("/campaigns/c-1").want(t, 200, "Could not be verified at ", ": "+reason+" (run 7)", "s-unverifiable", "could not be verified: "+reason, `href="/runs/7/results/c-1"`, "#when-a-campaign-cannot-be-verified").
@@ -278,9 +281,9 @@ func TestVerify_whatItFindsOrCannotDoCountsWhereverStateIsShown(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"why":"Could not be verified at `, ": "+reason+" (run 7)")
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"verdict":"failed"`, `"error":"`+reason, `"run_id":7`, `"seq":2`)
 	s.get("/metrics").want(t, 200, "\noutboxweb_unverifiable_campaigns 1\n")
-	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictFailed, Error: reason})
+	s.verified("c-1", campaign.Verification{Verdict: campaign.VerdictFailed, Error: reason})
 	s.get("/campaigns/c-1").want(t, 200, reason+" (in the background)")
-	s.verified("c-1", outbox.Verification{Verdict: outbox.VerdictMatch})
+	s.verified("c-1", campaign.Verification{Verdict: campaign.VerdictMatch})
 	s.get("/campaigns/c-1").want(t, 200, "Everything is applied.").lacks(t, "not be verified")
 }
 
@@ -289,10 +292,10 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b").work()
 	load := func(version string) {
 		s.clock = s.clock.Add(time.Minute)
-		must.OK(t, s.store.Loaded(t.Context(), outbox.InstanceState{ID: "i"}, []outbox.Definition{{Projection: "campaigns", Version: version}}))
+		must.OK(t, s.store.Loaded(t.Context(), campaign.InstanceState{ID: "i"}, []campaign.Definition{{Projection: "campaigns", Version: version}}))
 	}
 	load("bad")
-	s.verified("c-1", outbox.Verification{Version: "bad", Verdict: outbox.VerdictDrift, Changed: 1, FirstSeq: 2})
+	s.verified("c-1", campaign.Verification{Version: "bad", Verdict: campaign.VerdictDrift, Changed: 1, FirstSeq: 2})
 	s.get("/api/v1/campaigns/c-1/verifications").want(t, 200, `"version":"bad"`, `"outdated":false`)
 	s.get("/api/v1/campaigns/c-1").want(t, 200, `"drifted":1`, `"outdated_drift":0`, "a rebuild fixes them")
 	load("v1")
@@ -308,7 +311,7 @@ func TestDrift_ofAVersionThatIsNotLoadedAsksForAVerify(t *testing.T) {
 	s.fresh("/api/v1/summary").want(t, 200, `"outdated_drift":0`)
 	const could = "The last verify could not replay its events"
 	for version, says := range map[string]string{"bad": could, "v1": could + "; that was with a version that is not loaded any more: verify again with the loaded one"} {
-		s.verified("c-1", outbox.Verification{Version: version, Verdict: outbox.VerdictFailed})
+		s.verified("c-1", campaign.Verification{Version: version, Verdict: campaign.VerdictFailed})
 		s.get("/api/v1/campaigns?state=unverifiable").want(t, 200, `"why":"`+says+`"`)
 	}
 }

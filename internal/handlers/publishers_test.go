@@ -12,10 +12,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 const (
@@ -45,7 +49,7 @@ func TestPublisherPages_tellOfTrouble(t *testing.T) {
 	s := ownSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(1).publisherFails(3, "event")
 	s.get(apiPrefix+"/publishers").want(t, 200, `"topic":"scenes"`, `"lag_events":2`, `"head_position":4`, `"total":1`)
 	s.get(apiPrefix+"/publishers?cursor=x").want(t, 422, "cursor")
-	p := decodeAs[outbox.Publisher](t, s.get(archivePath).want(t, 200, `"event_types":["scene.*"]`))
+	p := decodeAs[subscription.Publisher](t, s.get(archivePath).want(t, 200, `"event_types":["scene.*"]`))
 	must.Hold(t, p.ErrorEvent != nil && p.ErrorEvent.Seq == 3 && p.Lease != nil && p.Lease.Owner == "w", "publisher %+v", p)
 	s.get(apiPrefix+"/instances").want(t, 200, `"publishers":["scenes/archive"]`)
 	s.kit.Exec(`
@@ -119,9 +123,9 @@ func TestPublisherPages_sayHowItStands(t *testing.T) {
 func TestPublisherPages_showWhatATestCameTo(t *testing.T) {
 	sent := 0
 	s := ownSite(t, func(c *Config) {
-		c.TestPublisher = func(_ context.Context, name outbox.SubscriptionName) (outbox.TestDelivery, error) {
+		c.TestPublisher = func(_ context.Context, name operator.SubscriptionName) (subscription.TestDelivery, error) {
 			sent++
-			return outbox.TestDelivery{SubscriptionName: name, Error: hostile + "connection refused"}, nil
+			return subscription.TestDelivery{SubscriptionName: name, Error: hostile + "connection refused"}, nil
 		}
 	}).withPublisher(0)
 	s.lands(s.submit(archivePage+"/test", "idempotency_key=k")).want(t, 200, "flash warn", `data-testid="test-error"`, "connection refused").lacks(t, "<script>alert", "\u202e")
@@ -157,7 +161,7 @@ func TestSeek_saysWhatItDoesAndAsks(t *testing.T) {
 	s.post(archivePath+"/seek", `{"time":"2026-11-20"}`).want(t, 200, `"to":0`, `"repeats":1`)
 	s.get(archivePath+"/history").want(t, 200, `"lag_events":3`, `"span":"hour"`)
 	must.OK(t, s.kit.Sample(context.Background()))
-	h := decodeAs[outbox.PublisherHistory](t, s.get(archivePath+"/history?span=hour").want(t, 200))
+	h := decodeAs[publishing.PublisherHistory](t, s.get(archivePath+"/history?span=hour").want(t, 200))
 	n := len(h.Points)
 	must.Hold(t, n != 0 && h.Points[n-1].LagEvents == 3 && h.StepSeconds == 60, "history %+v", h)
 	s.get(archivePath+"/history?span=week").want(t, 422)
@@ -271,7 +275,7 @@ func TestIntakePage_showsWhatIsRejected(t *testing.T) {
 	s.get(apiPrefix+"/intake/none/rejections").want(t, 404, `there is no source \"none\"; use shop`)
 	s.get("/intake").want(t, 200, "1 row is rejected and blocks its campaign.", `href="/intake/shop"`, "postgres://shop", "not in this server's configuration")
 	s.get("/intake/shop").want(t, 200, "Payload is not JSON &lt;script&gt;", "order.paid", "discard shop 1", `data-testid="retry-1-button"`, ">Rejected row 1</", "<code>12</code>", ">Retry rejected row 1<", ">Discard rejected row 1<", "outboxweb intake retry --reason=why -- shop 1<").lacks(t, leak, htmlScript)
-	list := decodeAs[outbox.Page[outbox.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
+	list := decodeAs[event.Page[inbound.IntakeRejection]](t, s.get(apiPrefix+"/intake/shop/rejections").want(t, 200).lacks(t, leak))
 	must.Need(t, len(list.Items) == 1 && list.Items[0].RowKey == "12", "rejections: %+v", list)
 	s.lands(s.submit("/intake/shop/rejections/1/discard", "reason=a+test+order&confirm=discard+shop+1")).want(t, 200, "Rejected row 1 of source shop is deleted at the next read.", "discarding", "a test order")
 }

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
@@ -19,7 +21,7 @@ const (
 
 // modelPageQuery is the query of the page, which also shows live rows.
 type modelPageQuery struct {
-	outbox.ModelQuery
+	timetravel.ModelQuery
 	Live int `json:"live" validate:"min=0,max=1"`
 }
 
@@ -29,23 +31,23 @@ type modelCellQuery struct {
 	Column string `json:"column" validate:"id"`
 }
 
-var errNoTravel = outbox.NotFound("this server does not replay read models")
+var errNoTravel = event.NotFound("this server does not replay read models")
 
 // readReadModel answers the API with the rows of a campaign as of an event.
-func (s *server) readReadModel(ctx context.Context, campaign string, q outbox.ModelQuery) (outbox.ReadModel, error) {
+func (s *server) readReadModel(ctx context.Context, campaign string, q timetravel.ModelQuery) (timetravel.ReadModel, error) {
 	if s.Travel == nil {
-		return outbox.ReadModel{}, errNoTravel
+		return timetravel.ReadModel{}, errNoTravel
 	}
 	q.CampaignID = campaign
 	return s.Travel.At(ctx, q, apiPatience)
 }
 
 // readModelCell reads a cell, with the type of the event that set it.
-func (s *server) readModelCell(ctx context.Context, campaign string, q modelCellQuery) (h outbox.ModelHistory, err error) {
+func (s *server) readModelCell(ctx context.Context, campaign string, q modelCellQuery) (h timetravel.ModelHistory, err error) {
 	if s.Travel == nil {
 		return h, errNoTravel
 	}
-	h, err = s.Travel.Cell(ctx, outbox.ModelQuery{CampaignID: campaign, Seq: q.Seq, Row: q.Row}, q.Column, apiPatience)
+	h, err = s.Travel.Cell(ctx, timetravel.ModelQuery{CampaignID: campaign, Seq: q.Seq, Row: q.Row}, q.Column, apiPatience)
 	if err != nil || h.Cell.SetSeq == 0 {
 		return h, err
 	}
@@ -57,9 +59,9 @@ func (s *server) readModelCell(ctx context.Context, campaign string, q modelCell
 }
 
 // readChanges answers the API with the rows that one event changed.
-func (s *server) readChanges(ctx context.Context, event outbox.RowKey) (items[outbox.ModelTable], error) {
+func (s *server) readChanges(ctx context.Context, event event.RowKey) (items[timetravel.ModelTable], error) {
 	if s.Travel == nil {
-		return items[outbox.ModelTable]{}, errNoTravel
+		return items[timetravel.ModelTable]{}, errNoTravel
 	}
 	tables, err := s.Travel.Changes(ctx, event.CampaignID, event.Seq, apiPatience)
 	return listOf(tables), err
@@ -106,9 +108,9 @@ func (s *server) viewReadModel(r *http.Request, campaign string, q modelPageQuer
 	}
 	if q.Live == 0 {
 		v.ReadModel, err = s.Travel.At(r.Context(), ask, pagePatience)
-		if replaying, ok := errors.AsType[*outbox.Replaying](err); ok {
+		if replaying, ok := errors.AsType[*timetravel.Replaying](err); ok {
 			v.Replaying = replaying
-		} else if errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrBusy) {
+		} else if errors.Is(err, event.ErrConflict) || errors.Is(err, event.ErrBusy) {
 			v.Why = err.Error()
 		} else if err != nil {
 			return v, err
@@ -147,7 +149,7 @@ func (s *server) modelCellPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // rowNames names the sample rows of a result, by projection, for links to what set them.
-func (s *server) rowNames(result outbox.RunResult) map[string][]string {
+func (s *server) rowNames(result replay.RunResult) map[string][]string {
 	names := map[string][]string{}
 	for _, p := range result.Projections {
 		if s.Travel == nil || p.Comparison == nil {
@@ -169,11 +171,11 @@ func (s *server) readChanged(ctx context.Context, v *campaigns.EventView) error 
 	v.Changed.CampaignID, v.Changed.Seq = v.Event.CampaignID, v.Event.Seq
 	var err error
 	v.Changed.Changes, err = s.Travel.Changes(ctx, v.Event.CampaignID, v.Event.Seq, pagePatience)
-	if replaying, ok := errors.AsType[*outbox.Replaying](err); ok {
+	if replaying, ok := errors.AsType[*timetravel.Replaying](err); ok {
 		v.Changed.Replaying = replaying
 		return nil
 	}
-	if _, refused := errors.AsType[*outbox.Refusal](err); refused {
+	if _, refused := errors.AsType[*event.Refusal](err); refused {
 		v.Changed.Why = err.Error()
 		return nil
 	}

@@ -17,10 +17,16 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // leak is part of every secret of these tests, and of nothing else.
@@ -47,30 +53,30 @@ func secretJSON(place string) string {
 func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, *bytes.Buffer) {
 	hide := must.Get(redact.New(config)).Or(t)
 	var log bytes.Buffer
-	diff := []outbox.ProjectionResult{{Projection: "campaigns", Verdict: outbox.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &outbox.Comparison{Changed: 1, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
-		Samples: []outbox.RowChange{{Table: "t", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}},
-			Fields: []outbox.FieldChange{{Name: "note", Live: must.Get(json.Marshal(secretText("live"))).Or(t), Expected: must.Get(json.Marshal(secretJSON("fold"))).Or(t)}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
+	diff := []replay.ProjectionResult{{Projection: "campaigns", Verdict: campaign.VerdictDrift, Error: secretText("projection error"), ErrorSeq: 1, Comparison: &projection.Comparison{Changed: 1, ReplayedWith: campaign.ReplayedWith{RowsBuilt: campaign.RowsBuilt{BuiltVersions: []campaign.LoadedVersion{}}},
+		Samples: []projection.RowChange{{Table: "t", Kind: projection.RowChanged, Key: []projection.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}},
+			Fields: []projection.FieldChange{{Name: "note", Live: must.Get(json.Marshal(secretText("live"))).Or(t), Expected: must.Get(json.Marshal(secretJSON("fold"))).Or(t)}, {Name: "password", Live: json.RawMessage(`"` + leak + `"`)}}}}}}}
 	change = append([]func(*Config){func(c *Config) {
 		c.Redact = hide
 		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		c.Settings = []outbox.Setting{{Name: "journal-db", Value: secretText("setting")}}
-		c.DryRun = func(context.Context, string, int64, int64) (outbox.RunResult, error) {
-			return outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Seq: 2, Projections: diff, Error: secretText("dry run"), Rehearsed: &outbox.Rehearsed{Head: 2, FailedSeq: 2, EventType: poison}}, nil
+		c.Settings = []database.Setting{{Name: "journal-db", Value: secretText("setting")}}
+		c.DryRun = func(context.Context, string, int64, int64) (replay.RunResult, error) {
+			return replay.RunResult{CampaignID: "c-1", Outcome: replay.OutcomeFailed, Seq: 2, Projections: diff, Error: secretText("dry run"), Rehearsed: &replay.Rehearsed{Head: 2, FailedSeq: 2, EventType: poison}}, nil
 		}
-		c.Explain = func(context.Context, outbox.Hider, string, int64) (outbox.EventExplanation, error) {
-			return outbox.EventExplanation{CampaignID: "c-1", Seq: 2, EventType: poison, Failures: []outbox.ExplainedFailure{{Projection: "campaigns", Error: secretText("explanation"),
-				Statement: &outbox.FailedStatement{Lines: []outbox.SourceLine{}, Values: []outbox.BoundValue{{Name: ":payload", Value: must.Get(json.Marshal(secretJSON("bound"))).Or(t), Columns: []string{"note"}, Computed: []string{}}}},
-				Existing:  &outbox.ExistingRow{Fields: []outbox.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: must.Get(json.Marshal(secretJSON("existing"))).Or(t)}}}}}}, nil
+		c.Explain = func(context.Context, projection.Hider, string, int64) (projection.EventExplanation, error) {
+			return projection.EventExplanation{CampaignID: "c-1", Seq: 2, EventType: poison, Failures: []projection.ExplainedFailure{{Projection: "campaigns", Error: secretText("explanation"),
+				Statement: &projection.FailedStatement{Lines: []projection.SourceLine{}, Values: []projection.BoundValue{{Name: ":payload", Value: must.Get(json.Marshal(secretJSON("bound"))).Or(t), Columns: []string{"note"}, Computed: []string{}}}},
+				Existing:  &projection.ExistingRow{Fields: []projection.Field{{Name: "api_key", Value: json.RawMessage(`"` + leak + `"`)}, {Name: "note", Value: must.Get(json.Marshal(secretJSON("existing"))).Or(t)}}}}}}, nil
 		}
-		c.TestPublisher = func(context.Context, outbox.SubscriptionName) (outbox.TestDelivery, error) {
-			return outbox.TestDelivery{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
+		c.TestPublisher = func(context.Context, operator.SubscriptionName) (subscription.TestDelivery, error) {
+			return subscription.TestDelivery{SubscriptionName: operator.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Error: secretText("test delivery")}, nil
 		}
 	}}, change...)
 	s := newSite(t, change...)
 	ctx := context.Background()
-	var events []outbox.Event
+	var events []event.Event
 	for _, eventType := range []string{"a", poison, "b", "c"} {
-		events = append(events, outbox.Event{CampaignID: "c-1", EventType: eventType, SessionID: "Bearer " + leak,
+		events = append(events, event.Event{CampaignID: "c-1", EventType: eventType, SessionID: "Bearer " + leak,
 			Payload: json.RawMessage(secretJSON("payload")), Metadata: json.RawMessage(secretJSON("metadata")), Tags: json.RawMessage(`{"token":"` + leak + `","x":"password=` + leak + `"}`)})
 	}
 	must.Get(s.store.Append(ctx, store.Append{Events: events})).Or(t)
@@ -79,7 +85,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 	s.withPublisher(0).publisherFails(2, "event")
 	s.post("/api/v1/rows/c-2/1/skip", `{"reason":"x","confirm":"skip c-2 1"}`).want(t, 200)
 	s.post("/api/v1/campaigns/c-3/pause", `{"reason":"x"}`).want(t, 200)
-	s.post("/api/v1/failures/groups/note", string(must.Get(json.Marshal(outbox.NoteRequest{Fingerprint: outbox.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")})).Or(t))).want(t, 200)
+	s.post("/api/v1/failures/groups/note", string(must.Get(json.Marshal(campaign.NoteRequest{Fingerprint: event.Fingerprint(`seat "7" is <taken>`), Note: secretText("note")})).Or(t))).want(t, 200)
 	fillWithSecrets(t, s, string(must.Get(json.Marshal(diff)).Or(t)))
 	return s, &log
 }
@@ -187,7 +193,7 @@ func TestRedaction_noSecretGetsOutAnywhere(t *testing.T) {
 func TestRedaction_saysWhatIsHiddenAndSearchDoesNot(t *testing.T) {
 	t.Parallel()
 	s, _ := leaky(t, redact.Config{})
-	e := decodeAs[outbox.Event](t, s.get("/api/v1/campaigns/c-1/events/2").want(t, 200))
+	e := decodeAs[event.Event](t, s.get("/api/v1/campaigns/c-1/events/2").want(t, 200))
 	for _, place := range []string{"session_id", "payload.password", "payload.apiKey", "payload.notes[0]", "payload.inner", "metadata.password", "tags.token"} {
 		must.Hold(t, slices.Contains(e.Redacted, place), "%s is not among the places %q", place, e.Redacted)
 	}
@@ -200,7 +206,7 @@ func TestRedaction_saysWhatIsHiddenAndSearchDoesNot(t *testing.T) {
 	s.post("/api/v1/campaigns/c-1/events", string(back)).want(t, 422, "contains redacted values")
 
 	// Neither cursors nor counts reveal whether rows contain a hidden text.
-	first := decodeAs[outbox.Page[outbox.Row]](t, s.get("/api/v1/rows?limit=1&q=outbox.last_error").want(t, 200, `"total":5`))
+	first := decodeAs[event.Page[campaign.Row]](t, s.get("/api/v1/rows?limit=1&q=outbox.last_error").want(t, 200, `"total":5`))
 	for _, reading := range []string{"", "&status=failed", "&campaign=c-1", "&reverse=true", "&status=dead", "&cursor=" + *first.NextCursor} {
 		nothing := s.get("/api/v1/rows?limit=1&q=Leak8"+reading).want(t, 200, `"items":[]`)
 		s.get("/api/v1/rows?limit=1&q="+leak+reading).want(t, 200, nothing.body)
@@ -212,7 +218,7 @@ func TestRedaction_saysWhatIsHiddenAndSearchDoesNot(t *testing.T) {
 // A projection may have a name that is otherwise a secret's key.
 func TestRedaction_keepsDigestsOfProjections(t *testing.T) {
 	t.Parallel()
-	run := redact.Shown(redact.Builtin(), outbox.Run{Versions: map[string]string{"access_tokens": "3"}, Digests: map[string]string{"access_tokens": "sha256:a"},
+	run := redact.Shown(redact.Builtin(), replay.Run{Versions: map[string]string{"access_tokens": "3"}, Digests: map[string]string{"access_tokens": "sha256:a"},
 		Before: map[string]string{"access_tokens": "sha256:b"}, Error: "password=" + leak})
 	must.Hold(t, run.Versions["access_tokens"] == "3" && run.Digests["access_tokens"] == "sha256:a" && run.Before["access_tokens"] == "sha256:b" && !strings.Contains(run.Error, leak), "shown is %+v", run)
 }
@@ -237,7 +243,7 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 		a := s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, `"redacted":[]`, leak)
 		must.Equal(t, a.Header.Get("Cache-Control"), "no-store", "Cache-Control")
 		s.post(api, `{"reason":"the call of eve"}`, header("Idempotency-Key", "k")).want(t, 200, leak)
-		acts, err := s.store.AuditLog(context.Background(), outbox.AuditFilter{Action: outbox.ActionReveal, Outcome: outbox.AuditDone})
+		acts, err := s.store.AuditLog(context.Background(), operator.AuditFilter{Action: operator.ActionReveal, Outcome: operator.AuditDone})
 		must.Hold(t, err == nil && len(acts.Items) == 3 && !strings.Contains(string(must.Get(json.Marshal(acts.Items)).Or(t)), leak), "%s: the records are %+v (%v)", name, acts.Items, err)
 		s.get("/audit?action=reveal").want(t, 200, "Revealed redacted values of event 2 of campaign c-1.")
 	}
@@ -245,14 +251,14 @@ func TestReveal_showsAnAdminWhatIsStoredAndLeavesARecord(t *testing.T) {
 
 func TestRedaction_hidesInTheSentencesOfErrorsAndBeforeSentencesAreMade(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.InlineApply = func(context.Context, string) error { return outbox.Conflict("stopped: password=%s", leak) }
+		c.InlineApply = func(context.Context, string) error { return event.Conflict("stopped: password=%s", leak) }
 	}).seed("c-1", "a")
 	for _, target := range []string{"/rows/c-1/password=" + leak, "/api/v1/rows/c-1/password=" + leak, "/export/rows?format=password%3D" + leak} {
 		s.get(target).want(t, 422, "password=[redacted]").leaks(t, target)
 	}
 	s.post("/api/v1/campaigns/c-1/events", `{"event_type":"a","payload":{}}`).want(t, 201, "password=[redacted]").leaks(t, "append")
 	// Inside a sentence a document is not recognized as one, and secrets in its escapes cannot be found.
-	s.post("/api/v1/campaigns/c-1/pause", string(must.Get(json.Marshal(outbox.ReasonRequest{Reason: `{"pass\u0077ord":"` + leak + `"}`})).Or(t))).want(t, 200, "redacted").leaks(t, "pause")
+	s.post("/api/v1/campaigns/c-1/pause", string(must.Get(json.Marshal(operator.ReasonRequest{Reason: `{"pass\u0077ord":"` + leak + `"}`})).Or(t))).want(t, 200, "redacted").leaks(t, "pause")
 	for _, target := range []string{"/campaigns/c-1", "/campaigns", "/", "/audit", "/api/v1/campaigns/c-1", "/api/v1/campaigns", "/export/campaigns", "/export/campaigns?format=json"} {
 		s.get(target).want(t, 200, "[redacted]").leaks(t, target)
 	}

@@ -6,22 +6,23 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // attempt is the action that a request asks for, recorded if it is refused.
 type attempt struct {
-	action   outbox.Action
-	order    *outbox.Command // nil until the request is parsed
-	question bool            // a preview, which changes nothing
-	recorded bool            // the refusal has an audit record
+	action   operator.Action
+	order    *operator.Command // nil until the request is parsed
+	question bool              // a preview, which changes nothing
+	recorded bool              // the refusal has an audit record
 }
 
 type attemptKey struct{}
 
 // attempting marks a request as asking for an audited action.
-func attempting(ctx context.Context, action outbox.Action) context.Context {
+func attempting(ctx context.Context, action operator.Action) context.Context {
 	if !action.Audited() {
 		return ctx
 	}
@@ -56,11 +57,11 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 		return
 	}
 	a.recorded = true
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && refusal.AuditEntryID != 0 {
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok && refusal.AuditEntryID != 0 {
 		return
 	}
 	if s.ReadOnly {
-		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", auth.Peer(r), outbox.RequestIDs(r.Context()), "why", p.Detail)
+		s.Logger.Info("action refused", "action", a.action, "actor", me(r).Name, "from", auth.Peer(r), operator.RequestIDs(r.Context()), "why", p.Detail)
 		return
 	}
 	refused := refusedAction(r, a.action)
@@ -68,12 +69,12 @@ func (s *server) recordRefusal(r *http.Request, p problem, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), store.DoneTime) // also if the client has disconnected
 	defer cancel()
 	if _, err := s.Store.RecordRefusal(ctx, s.refusedCommand(r, a), refused); err != nil {
-		s.Logger.Warn("a refused action could not be recorded", "action", a.action, outbox.RequestIDs(r.Context()), "err", err)
+		s.Logger.Warn("a refused action could not be recorded", "action", a.action, operator.RequestIDs(r.Context()), "err", err)
 	}
 }
 
 // refusedCommand returns the request's command, as far as it was parsed.
-func (s *server) refusedCommand(r *http.Request, a *attempt) outbox.Command {
+func (s *server) refusedCommand(r *http.Request, a *attempt) operator.Command {
 	if a.order != nil {
 		return *a.order
 	}
@@ -81,12 +82,12 @@ func (s *server) refusedCommand(r *http.Request, a *attempt) outbox.Command {
 	if s.wantsJSON(r) {
 		via = "api"
 	}
-	return outbox.Command{By: me(r).Operator(via, auth.Peer(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
+	return operator.Command{By: me(r).Operator(via, auth.Peer(r)), Reason: r.PostForm.Get("reason"), RequestID: requestID(r)}
 }
 
 // refusedAction returns the object that the address names, without invalid parts.
-func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
-	refused := outbox.RefusedAction{Action: action}
+func refusedAction(r *http.Request, action operator.Action) operator.RefusedAction {
+	refused := operator.RefusedAction{Action: action}
 	text := func(name string) string {
 		value, _ := param(r, name)
 		return value
@@ -98,23 +99,23 @@ func refusedAction(r *http.Request, action outbox.Action) outbox.RefusedAction {
 	refused.CampaignID, refused.Seq = text("campaign"), number("seq")
 	switch {
 	case number("run") > 0:
-		refused.Target = outbox.RunTarget(number("run"))
+		refused.Target = operator.RunTarget(number("run"))
 	case number("operation") > 0:
-		refused.Target = outbox.OperationTarget(number("operation"))
+		refused.Target = operator.OperationTarget(number("operation"))
 	case number("token") > 0:
-		refused.Target = outbox.TokenTarget(number("token"))
+		refused.Target = operator.TokenTarget(number("token"))
 	case text("name") != "":
-		refused.Target = outbox.ProjectionTarget(text("name"))
+		refused.Target = operator.ProjectionTarget(text("name"))
 	case text("source") != "":
-		refused.Target = outbox.IntakeTarget(text("source"))
+		refused.Target = operator.IntakeTarget(text("source"))
 	case text("rule") != "":
-		refused.Target = outbox.AlertTarget(text("rule"))
+		refused.Target = operator.AlertTarget(text("rule"))
 	case text("receiver") != "":
-		refused.Target = outbox.AlertReceiverTarget(text("receiver"))
+		refused.Target = operator.AlertReceiverTarget(text("receiver"))
 	case text("topic") != "" && text("publisher") != "":
-		refused.Target = outbox.PublisherTarget(outbox.SubscriptionName{Topic: text("topic"), Publisher: text("publisher")})
+		refused.Target = operator.PublisherTarget(operator.SubscriptionName{Topic: text("topic"), Publisher: text("publisher")})
 	case text("publisher") != "":
-		refused.Target = outbox.PublishersTarget(text("publisher"))
+		refused.Target = operator.PublishersTarget(text("publisher"))
 	}
 	return refused
 }

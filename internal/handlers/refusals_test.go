@@ -15,13 +15,13 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-func (s *site) allActions() []outbox.AuditEntry {
-	page := must.Get(s.store.AuditLog(context.Background(), outbox.AuditFilter{Limit: 200})).Or(s.t)
+func (s *site) allActions() []operator.AuditEntry {
+	page := must.Get(s.store.AuditLog(context.Background(), operator.AuditFilter{Limit: 200})).Or(s.t)
 	return page.Items
 }
 
@@ -38,7 +38,7 @@ var badRequests = map[string]struct {
 }
 
 func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testing.T) {
-	s, tried := ownSite(t), map[outbox.Action]bool{}
+	s, tried := ownSite(t), map[operator.Action]bool{}
 	step, n := size.Of(3, 1, 1), 0
 	for _, route := range s.srv.routes {
 		if !route.action.Audited() {
@@ -67,13 +67,13 @@ func TestActions_thatAreRefusedBeforeTheStoreIsAskedLeaveOneRecordEach(t *testin
 	}
 	// A second refusal in the same words would be counted with the first.
 	s.post("/api/v1/campaigns/c-1/pause", "{}", header("Idempotency-Key", "k\xff")).want(t, 422, "UTF-8")
-	for _, action := range outbox.AuditedActions() {
+	for _, action := range operator.AuditedActions() {
 		must.Hold(t, tried[action] || slices.Contains(otherActions, action), "no route does %s", action)
 	}
 }
 
 // otherActions have no routes of their own here.
-var otherActions = []outbox.Action{outbox.ActionReveal, outbox.ActionTokenCreate, outbox.ActionTokenRevoke, outbox.ActionJournalWentBack}
+var otherActions = []operator.Action{operator.ActionReveal, operator.ActionTokenCreate, operator.ActionTokenRevoke, operator.ActionJournalWentBack}
 
 func (s *site) forgetAudit() {
 	for more := true; more; {
@@ -81,16 +81,16 @@ func (s *site) forgetAudit() {
 	}
 }
 
-func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, request string) {
+func checkRefused(t *testing.T, what string, of route, got operator.AuditEntry, request string) {
 	want := got
-	want.Actor, want.Auth, want.Role, want.From, want.RequestID, want.Outcome = "local", outbox.AuthLocal, outbox.RoleAdmin, "127.0.0.1", request, outbox.AuditRefused
+	want.Actor, want.Auth, want.Role, want.From, want.RequestID, want.Outcome = "local", operator.AuthLocal, operator.RoleAdmin, "127.0.0.1", request, operator.AuditRefused
 	want.Via, want.Action, want.Target, want.CampaignID, want.Seq = "page", of.action, "", "", 0
 	for part, is := range map[string]func(){apiPrefix: func() { want.Via = "api" }, "{campaign}": func() { want.CampaignID = "c-1" }, "{seq}": func() { want.Seq = 2 }} {
 		if strings.Contains(of.pattern, part) {
 			is()
 		}
 	}
-	for param, is := range map[string]outbox.Target{"{run}": "run 1", "{operation}": "operation 1", "{token}": "token 1", "{name}": "projection campaigns", "{topic}": "publisher scenes/archive",
+	for param, is := range map[string]operator.Target{"{run}": "run 1", "{operation}": "operation 1", "{token}": "token 1", "{name}": "projection campaigns", "{topic}": "publisher scenes/archive",
 		"/publisher-names/": "publishers archive", "{rule}": "alert all", "{receiver}": "receiver chat", "{source}": "source shop"} {
 		if strings.Contains(of.pattern, param) {
 			want.Target = is
@@ -102,14 +102,14 @@ func checkRefused(t *testing.T, what string, of route, got outbox.AuditEntry, re
 
 func TestAction_ofWhoLacksTheRoleLeavesARecord(t *testing.T) {
 	s := ownSite(t)
-	who := outbox.Identity{Name: "vera", Auth: outbox.AuthJWT, Role: outbox.RoleViewer}
+	who := operator.Identity{Name: "vera", Auth: operator.AuthJWT, Role: operator.RoleViewer}
 	r := httptest.NewRequest("POST", "http://127.0.0.1:8080/api/v1/rows/requeue", nil)
-	r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), outbox.ActionRequeueMany))
+	r = r.WithContext(attempting(context.WithValue(r.Context(), identityKey{}, who), operator.ActionRequeueMany))
 	for range 2 { // one request leaves one record, however many refusals it has
-		s.srv.fail(httptest.NewRecorder(), r, needs(r, outbox.RoleOperator))
+		s.srv.fail(httptest.NewRecorder(), r, needs(r, operator.RoleOperator))
 	}
 	acts := s.allActions()
-	must.Hold(t, len(acts) == 1 && acts[0].Actor == "vera" && acts[0].Role == outbox.RoleViewer && acts[0].Auth == outbox.AuthJWT && acts[0].Via == "api" && strings.Contains(acts[0].Refusal, "operator"), "the records are %+v", acts)
+	must.Hold(t, len(acts) == 1 && acts[0].Actor == "vera" && acts[0].Role == operator.RoleViewer && acts[0].Auth == operator.AuthJWT && acts[0].Via == "api" && strings.Contains(acts[0].Refusal, "operator"), "the records are %+v", acts)
 }
 
 func TestAction_leavesNoRecordWhereNothingWasRefused(t *testing.T) {

@@ -10,26 +10,29 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 )
 
 // rehearsalForm is a rehearsal's request as a form: with the edited text of one projection's file.
 type rehearsalForm struct {
-	outbox.RehearsalStartRequest
+	replay.RehearsalStartRequest
 	Projection string `json:"projection" validate:"id"`
 	Text       string `json:"text"`
 }
 
 // startRehearsal starts a rehearsal, if this server offers them.
-func (s *server) startRehearsal(ctx context.Context, o outbox.Command, asked outbox.RehearsalStartRequest) (outbox.Run, error) {
+func (s *server) startRehearsal(ctx context.Context, o operator.Command, asked replay.RehearsalStartRequest) (replay.Run, error) {
 	if s.Rehearse == nil {
-		return outbox.Run{}, outbox.NotFound("this server cannot rehearse fixes")
+		return replay.Run{}, event.NotFound("this server cannot rehearse fixes")
 	}
 	return s.Rehearse(ctx, o, asked.RehearsalRequest)
 }
 
-func (s *server) readRehearsal(ctx context.Context, id int64) (outbox.FixRehearsal, error) {
+func (s *server) readRehearsal(ctx context.Context, id int64) (replay.FixRehearsal, error) {
 	return s.Runs.Rehearsal(ctx, id, s.Projections)
 }
 
@@ -48,14 +51,14 @@ func (s *server) newRehearsalPage(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	if s.ProjectionFile == nil {
-		return outbox.NotFound("this server cannot rehearse fixes")
+		return event.NotFound("this server cannot rehearse fixes")
 	}
-	files := slices.DeleteFunc(slices.Clone(s.Projections), func(p outbox.ProjectionInfo) bool { return p.Source == outbox.SourceGo })
+	files := slices.DeleteFunc(slices.Clone(s.Projections), func(p campaign.ProjectionInfo) bool { return p.Source == campaign.SourceGo })
 	view := jobs.NewRehearsalView{Fingerprint: q.Fingerprint, Projection: q.Projection, Loaded: files, Key: uuid.NewString()}
 	if view.Projection == "" {
 		view.Projection = atFault(q.Fingerprint, files)
 	}
-	if me(r).Role.Includes(outbox.ActionRehearse.Role()) {
+	if me(r).Role.Includes(operator.ActionRehearse.Role()) {
 		if err := s.startFrom(r.Context(), q, &view); err != nil {
 			return err
 		}
@@ -81,12 +84,12 @@ func (s *server) startFrom(ctx context.Context, q rehearsalQuery, view *jobs.New
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(files, func(f outbox.RehearsalFile) bool { return f.Name == view.File.Name })
+		i := slices.IndexFunc(files, func(f campaign.RehearsalFile) bool { return f.Name == view.File.Name })
 		if i < 0 && len(files) == 1 {
 			i = 0 // uploaded under another name
 		}
 		if i < 0 {
-			return outbox.NotFound("the files of rehearsal %d are not kept", q.Rehearsal)
+			return event.NotFound("the files of rehearsal %d are not kept", q.Rehearsal)
 		}
 		view.Run, view.File.Text = q.Rehearsal, files[i].Text
 	}
@@ -94,15 +97,15 @@ func (s *server) startFrom(ctx context.Context, q rehearsalQuery, view *jobs.New
 }
 
 // atFault returns the projection that an error's fingerprint names, or else the first one.
-func atFault(fingerprint string, loaded []outbox.ProjectionInfo) string {
-	i := slices.IndexFunc(loaded, func(p outbox.ProjectionInfo) bool { return outbox.FailedIn(fingerprint, p.Name) })
+func atFault(fingerprint string, loaded []campaign.ProjectionInfo) string {
+	i := slices.IndexFunc(loaded, func(p campaign.ProjectionInfo) bool { return campaign.FailedIn(fingerprint, p.Name) })
 	if len(loaded) == 0 {
 		return ""
 	}
 	return loaded[max(i, 0)].Name
 }
 
-func (s *server) readRehearsalForm(r *http.Request) (asked outbox.RehearsalStartRequest, err error) {
+func (s *server) readRehearsalForm(r *http.Request) (asked replay.RehearsalStartRequest, err error) {
 	var form rehearsalForm
 	if err := fillForm(r, &form); err != nil {
 		return asked, err
@@ -114,17 +117,17 @@ func (s *server) readRehearsalForm(r *http.Request) (asked outbox.RehearsalStart
 	// Browsers send line breaks as CR LF. The text of the form counts if it was edited, or alone.
 	text := strings.ReplaceAll(form.Text, "\r\n", "\n")
 	if text != "" && s.ProjectionFile != nil && (len(files) == 0 || text != s.ProjectionFile(form.Projection).Text) {
-		files = append(files, outbox.RehearsalFile{Name: s.ProjectionFile(form.Projection).Name, Text: text})
+		files = append(files, campaign.RehearsalFile{Name: s.ProjectionFile(form.Projection).Name, Text: text})
 	}
 	if len(files) == 0 {
-		return asked, outbox.Invalid("text", "there is no file to rehearse: choose changed files to upload")
+		return asked, event.Invalid("text", "there is no file to rehearse: choose changed files to upload")
 	}
 	form.Files = files
 	return form.RehearsalStartRequest, nil
 }
 
 // uploadedFiles reads the files of a form, which are in memory.
-func uploadedFiles(r *http.Request) (files []outbox.RehearsalFile, err error) {
+func uploadedFiles(r *http.Request) (files []campaign.RehearsalFile, err error) {
 	if r.MultipartForm == nil {
 		return nil, nil
 	}
@@ -141,7 +144,7 @@ func uploadedFiles(r *http.Request) (files []outbox.RehearsalFile, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read an uploaded file: %w", err)
 		}
-		files = append(files, outbox.RehearsalFile{Name: header.Filename, Text: string(text)})
+		files = append(files, campaign.RehearsalFile{Name: header.Filename, Text: string(text)})
 	}
 	return files, nil
 }

@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -41,7 +43,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) ui.Page {
 		Title:      title,
 		Nav:        nav,
 		Mode:       s.Mode,
-		Around:     outbox.Surroundings{Mode: s.Mode},
+		Around:     campaign.Surroundings{Mode: s.Mode},
 		ReadOnly:   s.ReadOnly,
 		Embedded:   s.Embedded,
 		DryRun:     s.DryRun != nil,
@@ -49,7 +51,7 @@ func (s *server) plainFrame(r *http.Request, title, nav string) ui.Page {
 		Rehearse:   s.Rehearse != nil,
 		ReasonFrom: s.ReasonFrom,
 		Version:    s.Version,
-		Running:    outbox.RunningOf(s.Version, s.Projections),
+		Running:    campaign.RunningOf(s.Version, s.Projections),
 		Now:        s.Now().UTC(),
 	}
 }
@@ -65,7 +67,7 @@ func (s *server) actingPage(r *http.Request, title, nav, cause string) ui.Page {
 	p.Failing = facts.Failing()
 	for _, g := range facts.Groups.Groups {
 		if cause != "" && g.Fingerprint == cause {
-			judged := outbox.ErrorGroups{Groups: []outbox.ErrorGroup{g}}.Assessed(p.Running, nil)
+			judged := campaign.ErrorGroups{Groups: []campaign.ErrorGroup{g}}.Assessed(p.Running, nil)
 			_ = s.Runs.RestOnRehearsals(r.Context(), judged, s.Projections) // without them it is judged by its attempts
 			p.Judged = &ui.Judged{Fingerprint: cause, Verdict: judged[0].Verdict, Outlook: judged[0].Outlook}
 		}
@@ -73,7 +75,7 @@ func (s *server) actingPage(r *http.Request, title, nav, cause string) ui.Page {
 	return p
 }
 
-func (s *server) summary(r *http.Request) (outbox.Summary, error) {
+func (s *server) summary(r *http.Request) (campaign.Summary, error) {
 	facts, err := s.Facts.Read(r.Context())
 	return facts.Summary, err
 }
@@ -103,10 +105,10 @@ func setAlarm(h http.Header, all finding.List) {
 
 // around returns the state that every campaign's progress depends on; only the mode of this process if the
 // rest cannot be read.
-func (s *server) around(ctx context.Context) outbox.Surroundings {
+func (s *server) around(ctx context.Context) campaign.Surroundings {
 	summary, err := s.Store.Summary(ctx)
 	if err != nil {
-		return outbox.Surroundings{Mode: s.Mode}
+		return campaign.Surroundings{Mode: s.Mode}
 	}
 	pace, err := s.Samples.Pace(ctx)
 	if err != nil {
@@ -131,10 +133,10 @@ func (s *server) flash(r *http.Request, p *ui.Page) error {
 		return err
 	}
 	act, err := s.Store.AuditEntry(r.Context(), q.Act)
-	if errors.Is(err, outbox.ErrNotFound) {
+	if errors.Is(err, event.ErrNotFound) {
 		return nil
 	}
-	if act.Outcome == outbox.AuditDone {
+	if act.Outcome == operator.AuditDone {
 		p.Flash, p.After = &act, s.aftermath(r.Context(), act)
 	}
 	return err
@@ -162,7 +164,7 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 		return
 	}
 	act, err := s.Store.AuditEntry(r.Context(), id)
-	if err != nil || act.Outcome != outbox.AuditDone {
+	if err != nil || act.Outcome != operator.AuditDone {
 		return
 	}
 	if after := s.aftermath(r.Context(), act); after.Text != "" {
@@ -171,15 +173,15 @@ func (s *server) noteSince(h http.Header, r *http.Request) {
 }
 
 // aftermath tells, in ASCII, what became of an action; nothing if that cannot be read.
-func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Aftermath {
-	var none, of outbox.Aftermath
-	if act.Action.Effect() == outbox.TriesRow {
+func (s *server) aftermath(ctx context.Context, act operator.AuditEntry) campaign.Aftermath {
+	var none, of campaign.Aftermath
+	if act.Action.Effect() == operator.TriesRow {
 		d, err := s.Queue.RowWithin(ctx, act.CampaignID, act.Seq, 0)
 		switch {
 		case err == nil:
-			of = outbox.OfRow(act, &d)
-		case errors.Is(err, outbox.ErrNotFound):
-			of = outbox.OfRow(act, nil)
+			of = campaign.OfRow(act, &d)
+		case errors.Is(err, event.ErrNotFound):
+			of = campaign.OfRow(act, nil)
 		}
 		if of.Level == finding.Warn {
 			return of
@@ -188,12 +190,12 @@ func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Af
 	if act.CampaignID == "" && act.Target == "" {
 		return none
 	}
-	latest, err := s.Store.AuditLog(ctx, outbox.AuditFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: outbox.AuditDone, Since: act.At, Limit: 20})
+	latest, err := s.Store.AuditLog(ctx, operator.AuditFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: operator.AuditDone, Since: act.At, Limit: 20})
 	if err != nil {
 		return none
 	}
 	if slices.ContainsFunc(latest.Items, act.SupersededBy) {
-		return outbox.Changed
+		return campaign.Changed
 	}
 	return of
 }
@@ -203,7 +205,7 @@ func (s *server) aftermath(ctx context.Context, act outbox.AuditEntry) outbox.Af
 func (s *server) done(w http.ResponseWriter, r *http.Request, to ui.URL) error {
 	act, err := s.recorded(r)
 	if err != nil {
-		s.Logger.Warn("read the record of an action", outbox.RequestIDs(r.Context()), "err", err)
+		s.Logger.Warn("read the record of an action", operator.RequestIDs(r.Context()), "err", err)
 	}
 	return seeOther(w, ui.WithAction(to, act))
 }
@@ -214,9 +216,9 @@ func (s *server) recorded(r *http.Request) (int64, error) {
 	if key := idempotencyKey(r); key != "" {
 		return s.Store.AuditEntryOfKey(r.Context(), key)
 	}
-	latest, err := s.Store.AuditLog(r.Context(), outbox.AuditFilter{Limit: 20})
+	latest, err := s.Store.AuditLog(r.Context(), operator.AuditFilter{Limit: 20})
 	for _, a := range latest.Items {
-		if a.RequestID == requestID(r) && a.Outcome == outbox.AuditDone {
+		if a.RequestID == requestID(r) && a.Outcome == operator.AuditDone {
 			return a.ID, err
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -27,14 +29,14 @@ func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
 
 // revealedEvent is an event as it is stored.
 type revealedEvent struct {
-	outbox.Event `redact:"-"`
+	event.Event `redact:"-"`
 }
 
-func (s *server) reveal(ctx context.Context, o outbox.Command, row outbox.RowKey, _ outbox.ActionRequest) (outbox.Revealed, error) {
+func (s *server) reveal(ctx context.Context, o operator.Command, row event.RowKey, _ operator.ActionRequest) (campaign.Revealed, error) {
 	return s.Store.Reveal(ctx, o, row.CampaignID, row.Seq)
 }
 
-func (s *server) revealEvent(ctx context.Context, o outbox.Command, row outbox.RowKey, asked outbox.ActionRequest) (revealedEvent, error) {
+func (s *server) revealEvent(ctx context.Context, o operator.Command, row event.RowKey, asked operator.ActionRequest) (revealedEvent, error) {
 	revealed, err := s.reveal(ctx, o, row, asked)
 	revealed.Event.Redacted = []string{}
 	return revealedEvent{revealed.Event}, err

@@ -6,15 +6,16 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // route is an address with the least role that may use it.
 type route struct {
 	method, pattern string
-	role            outbox.Role     // RoleNone: everyone
-	action          outbox.Action   // what a POST does; empty when it changes nothing
+	role            operator.Role   // RoleNone: everyone
+	action          operator.Action // what a POST does; empty when it changes nothing
 	takes           queryParameters // what its query may hold
 	api             endpoint        // of a route of the API
 }
@@ -34,21 +35,21 @@ func (s *server) open(pattern string, h http.Handler) {
 }
 
 // view adds a page or file for a role. Its query may also name the action that led to it.
-func (s *server) view(role outbox.Role, pattern string, h http.Handler, takes queryParameters) {
+func (s *server) view(role operator.Role, pattern string, h http.Handler, takes queryParameters) {
 	s.add(route{method: http.MethodGet, pattern: pattern, role: role, takes: slices.Concat(takes, queryOf(auditEntryQuery{}))}, h)
 }
 
 // get adds an address that every viewer may read, with a time limit; its query is as queryOf takes it.
 func (s *server) get(pattern string, h handler, query ...any) {
-	s.view(outbox.RoleViewer, pattern, s.handle(h), queryOf(query...))
+	s.view(operator.RoleViewer, pattern, s.handle(h), queryOf(query...))
 }
 
-func (s *server) formAction(action outbox.Action, h handler) {
+func (s *server) formAction(action operator.Action, h handler) {
 	s.formActionAt(action, action.Info().Path, h)
 }
 
 // formActionAt is formAction at an address other than the API's.
-func (s *server) formActionAt(action outbox.Action, pattern string, h handler) {
+func (s *server) formActionAt(action operator.Action, pattern string, h handler) {
 	s.add(route{method: http.MethodPost, pattern: pattern, role: action.Role(), action: action}, s.handle(s.form(h)))
 }
 
@@ -58,16 +59,16 @@ func (s *server) apiAdd(t route, h http.Handler, e endpoint) {
 	s.add(t, h)
 }
 
-func (s *server) apiView(role outbox.Role, pattern string, h http.Handler, e endpoint) {
+func (s *server) apiView(role operator.Role, pattern string, h http.Handler, e endpoint) {
 	s.apiAdd(route{method: http.MethodGet, pattern: pattern, role: role}, h, e)
 }
 
 // apiGet adds an address of the API that every viewer may read.
 func (s *server) apiGet(pattern string, h handler, e endpoint) {
-	s.apiView(outbox.RoleViewer, pattern, s.handle(h), e)
+	s.apiView(operator.RoleViewer, pattern, s.handle(h), e)
 }
 
-func (s *server) apiAction(action outbox.Action, h handler, e endpoint) {
+func (s *server) apiAction(action operator.Action, h handler, e endpoint) {
 	s.apiAdd(route{method: http.MethodPost, pattern: action.Info().Path, role: action.Role(), action: action}, s.handle(s.jsonBody(h)), e)
 }
 
@@ -117,22 +118,22 @@ func serveJSONList[T any](s *server, read func(context.Context) ([]T, error)) ha
 }
 
 // ofRow adapts a read of a row or an event to one by its key.
-func ofRow[R any](read func(ctx context.Context, campaign string, seq int64) (R, error)) func(context.Context, outbox.RowKey) (R, error) {
-	return func(ctx context.Context, row outbox.RowKey) (R, error) { return read(ctx, row.CampaignID, row.Seq) }
+func ofRow[R any](read func(ctx context.Context, campaign string, seq int64) (R, error)) func(context.Context, event.RowKey) (R, error) {
+	return func(ctx context.Context, row event.RowKey) (R, error) { return read(ctx, row.CampaignID, row.Seq) }
 }
 
 type identityKey struct{}
 
 // me returns the identity that makes the request.
-func me(r *http.Request) outbox.Identity {
-	who, _ := r.Context().Value(identityKey{}).(outbox.Identity)
+func me(r *http.Request) operator.Identity {
+	who, _ := r.Context().Value(identityKey{}).(operator.Identity)
 	return who
 }
 
 // admit admits requests whose identity has the route's role, and changes only if not requested by
 // another site's page.
 func (s *server) admit(t route, h http.Handler) http.Handler {
-	if t.role == outbox.RoleNone {
+	if t.role == operator.RoleNone {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,12 +163,12 @@ func (s *server) admit(t route, h http.Handler) http.Handler {
 }
 
 // needs refuses a request unless its identity's role includes least.
-func needs(r *http.Request, least outbox.Role) error {
+func needs(r *http.Request, least operator.Role) error {
 	who := me(r)
 	if who.Role.Includes(least) {
 		return nil
 	}
-	return &outbox.Refusal{Err: auth.ErrNoRole, Detail: who.Lacks(least)}
+	return &event.Refusal{Err: auth.ErrNoRole, Detail: who.Lacks(least)}
 }
 
 type linksKey struct{}

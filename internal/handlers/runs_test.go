@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
 
@@ -24,12 +27,12 @@ func (s *site) reportRun(l runs.Lease, rep runs.Progress) {
 // everything is a scope with what a rebuild of it needs.
 const everything = `"all_campaigns":true,"reason":"drift","confirm":"rebuild all campaigns"`
 
-func (s *site) startRun(body string) outbox.Run {
-	return decodeAs[outbox.Run](s.t, s.post("/api/v1/runs", body).want(s.t, 202))
+func (s *site) startRun(body string) replay.Run {
+	return decodeAs[replay.Run](s.t, s.post("/api/v1/runs", body).want(s.t, 202))
 }
 
 // ran is a run that a worker has ended with these results.
-func (s *site) ran(body string, status outbox.RunStatus, why string, results ...outbox.RunResult) outbox.Run {
+func (s *site) ran(body string, status replay.RunStatus, why string, results ...replay.RunResult) replay.Run {
 	run := s.startRun(body)
 	l := s.claimRun()
 	s.reportRun(l, runs.Progress{Results: results, EventsDone: int64(len(results))})
@@ -37,9 +40,9 @@ func (s *site) ran(body string, status outbox.RunStatus, why string, results ...
 	return run
 }
 
-func matched(campaign string) outbox.RunResult {
-	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeMatch, Seq: 1, Events: 1, Projections: []outbox.ProjectionResult{
-		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, Comparison: &outbox.Comparison{}}}}
+func matched(campaignID string) replay.RunResult {
+	return replay.RunResult{CampaignID: campaignID, Outcome: replay.OutcomeMatch, Seq: 1, Events: 1, Projections: []replay.ProjectionResult{
+		{Projection: "campaigns", Verdict: campaign.VerdictMatch, Seq: 1, Comparison: &projection.Comparison{}}}}
 }
 
 func TestRunPages_startOnceAndLeadToTheRun(t *testing.T) {
@@ -89,7 +92,7 @@ func TestRunPages_sayWhatAnOrderNeedsAndWhatIsInItsWay(t *testing.T) {
 // Before a resume the page names what failed in this run, be it quarantined or not.
 func TestRunPage_namesTheEventsAtWhichAResumedRunFailsAgain(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b")
-	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunFailed, "1 campaign failed", outbox.RunResult{CampaignID: "c-1", Outcome: outbox.OutcomeFailed, Error: "boom", Projections: []outbox.ProjectionResult{{Projection: "campaigns", Error: "boom", ErrorSeq: 2}}})
+	s.ran(`{"kind":"verify","all_campaigns":true}`, replay.RunFailed, "1 campaign failed", replay.RunResult{CampaignID: "c-1", Outcome: replay.OutcomeFailed, Error: "boom", Projections: []replay.ProjectionResult{{Projection: "campaigns", Error: "boom", ErrorSeq: 2}}})
 	s.get("/runs/1").want(t, 200, `data-testid="failed-before"`, `Projection <code>campaigns</code> fails at <a href="/campaigns/c-1/events/2">event 2 of campaign <bdi>c-1</bdi></a>`, "it has no row to skip").lacks(t, `class="primary" data-testid="run-resume"`, "Unless the event is skipped")
 	s.fresh("/").want(t, 200, `data-testid="failed_run"`)
 	s.get("/").want(t, 200, "Run 1 (verify) has failed", `href="/runs/1"`)
@@ -100,12 +103,12 @@ func TestRunPage_namesTheEventsAtWhichAResumedRunFailsAgain(t *testing.T) {
 func TestRunPages_sayHowManyRowsWereReplaced(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a").seed("c-2", "a")
 	for kind, want := range map[string]string{"rebuild": "campaigns: its rows differed before; 2 rows before, 3 after", "replay": "campaigns: caught up to event 5; 2 rows before, 3 after"} {
-		p := outbox.ProjectionResult{Projection: "campaigns", Generation: 2, Seq: 5, Rows: &outbox.RowsReplaced{Before: 2, After: 3}}
-		outcome, none := outbox.OutcomeReplayed, "nothing to catch up"
+		p := replay.ProjectionResult{Projection: "campaigns", Generation: 2, Seq: 5, Rows: &campaign.RowsReplaced{Before: 2, After: 3}}
+		outcome, none := replay.OutcomeReplayed, "nothing to catch up"
 		if kind == "rebuild" {
-			p.Verdict, outcome, none = outbox.VerdictDrift, outbox.OutcomeDrift, `<span class="muted">nothing</span>`
+			p.Verdict, outcome, none = campaign.VerdictDrift, replay.OutcomeDrift, `<span class="muted">nothing</span>`
 		}
-		run := s.ran(`{"kind":"`+kind+`",`+everything+`}`, outbox.RunCompleted, "", outbox.RunResult{CampaignID: "c-1", Outcome: outcome, Projections: []outbox.ProjectionResult{p}}, outbox.RunResult{CampaignID: "c-2", Outcome: outcome})
+		run := s.ran(`{"kind":"`+kind+`",`+everything+`}`, replay.RunCompleted, "", replay.RunResult{CampaignID: "c-1", Outcome: outcome, Projections: []replay.ProjectionResult{p}}, replay.RunResult{CampaignID: "c-2", Outcome: outcome})
 		page := fmt.Sprintf("/runs/%d", run.ID)
 		s.get(page).want(t, 200, want, none)
 		s.get(page+"/results/c-1").want(t, 200, "2 before, 3 after")
@@ -116,8 +119,8 @@ func TestRunResultPage_leadsToTheChangeOfTheProjection(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b")
 	s.startRun(`{"kind":"verify","all_campaigns":true}`)
 	result := drifted("c-1")
-	result.Projections[0].Comparison.ReplayedWith = outbox.ReplayedWith{Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "v0"}}}}
-	s.reportRun(s.claimRun(), runs.Progress{Results: []outbox.RunResult{result}})
+	result.Projections[0].Comparison.ReplayedWith = campaign.ReplayedWith{Version: "v1", RowsBuilt: campaign.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []campaign.LoadedVersion{{Version: "v0"}}}}
+	s.reportRun(s.claimRun(), runs.Progress{Results: []replay.RunResult{result}})
 	s.get("/runs/1").want(t, 200, "campaigns: 1 row changed; replayed with version v1, rows built by version v0", `data-testid="versions-campaigns"`)
 	s.get("/runs/1/results/c-1").want(t, 200, "Replayed with version v1, rows built by version v0.", `href="/projections/campaigns#change" data-testid="see-change"`).lacks(t, "outside the journal", `data-testid="first-seq"`)
 }
@@ -127,9 +130,9 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.post("/api/v1/runs", `{"kind":"verify","all_campaigns":true,"projections":["campaigns"],"rate":500,"reason":"looks odd"}`).
 		want(t, 202, `"status":"queued"`, `"campaign_ids":[]`, `"all_campaigns":true`, `"versions":{"campaigns":"v1"}`, `"rate":500`, `"lease":null`, `"seconds_left":null`).header(t, "Location", "/api/v1/runs/1")
 	l := s.claimRun()
-	failed := outbox.RunResult{CampaignID: "c-2", Outcome: outbox.OutcomeFailed, Error: "event 1 cannot be replayed: <b>\u202eboom", Events: 1}
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
-		Lines: []outbox.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
+	failed := replay.RunResult{CampaignID: "c-2", Outcome: replay.OutcomeFailed, Error: "event 1 cannot be replayed: <b>\u202eboom", Events: 1}
+	s.reportRun(l, runs.Progress{Results: []replay.RunResult{drifted("c/1"), failed}, EventsDone: 2, EventsPerSecond: 4,
+		Lines: []replay.RunLine{{CampaignID: "c-2", Text: "failed: <i>stack\n\tat 1"}, {Text: strings.Repeat("long ", 1000)}}})
 	live := s.get("/runs/1").want(t, 200, "running", "2 of 3 campaigns done", `max="4" value="2" aria-label="2 of 4 events, 50%" data-testid="run-progress"`, "4.0 events/s, about 1 s left",
 		"test-1", "✕ failed 1", "≠ drift 1", "Needs attention first", `data-testid="first-c-2"`, `data-testid="first-c/1"`, "campaigns: 1 row changed; first divergence at event 2 or earlier",
 		"failed: &lt;i&gt;stack", `<details id="line-`, `href="/api/v1/runs/1/log"`, `data-testid="run-cancel"`).lacks(t, "data-ended", "\u202e")
@@ -155,7 +158,7 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.get("/").want(t, 200, `data-testid="active-runs"`, `<a href="/runs/1">Run 1</a>`, `data-testid="drift"`, "Live rows of 1 campaign differ from the journal in projection campaigns", `href="/runs/1/results/c%2F1"`)
 
 	s.lands(s.submit("/runs/1/cancel", "reason=enough")).want(t, 200, "Cancelled run 1; its worker is stopping.", "Cancelled by local").lacks(t, `data-testid="run-cancel"`)
-	s.finishRun(l, outbox.RunFailed, "it <broke>")
+	s.finishRun(l, replay.RunFailed, "it <broke>")
 	s.get("/runs/1").want(t, 200, "data-ended", "it &lt;broke&gt;", `data-testid="run-resume"`, "1 finished campaign stays done", `data-testid="run-rebuild">Rebuild 1 drifted campaign…`,
 		`href="/runs/new?drifted=1"`)
 	s.get("/api/v1/runs?status=failed&kind=verify&campaign=c-2").want(t, 200, `"error":"it <broke>"`, `"verdict":"drift"`)
@@ -163,17 +166,17 @@ func TestRunPages_followARunToItsEnd(t *testing.T) {
 	s.get("/runs/new?drifted=1").want(t, 200, "Start a rebuild run", `rows="3" autocomplete="off" spellcheck="false">c/1</textarea>`, `value="campaigns" checked`)
 	s.lands(s.submit("/runs/1/resume", "reason=mended")).want(t, 200, "Resumed run 1", "queued")
 	l = s.claimRun()
-	s.reportRun(l, runs.Progress{Results: []outbox.RunResult{matched("c-2"), matched("c-3")}, EventsDone: 4})
-	s.finishRun(l, outbox.RunCompleted, "")
+	s.reportRun(l, runs.Progress{Results: []replay.RunResult{matched("c-2"), matched("c-3")}, EventsDone: 4})
+	s.finishRun(l, replay.RunCompleted, "")
 	s.get("/runs/1").want(t, 200, "completed", "Drift in 1 of 3 campaigns: the live rows differ from the journal").lacks(t, `data-testid="run-resume"`, `data-testid="run-cancel"`)
 	s.get("/").want(t, 200, `data-testid="drift"`).lacks(t, `data-testid="active-runs"`)
 }
 
 func TestRunPages_sayWhatWasNotComparedAndOfARebuildWhatIsLacking(t *testing.T) {
 	s := ownSite(t).seed("c/1", "a", "b", "c").seed("c-2", "a")
-	partly := outbox.RunResult{CampaignID: "c/1", Outcome: outbox.OutcomeNotCompared, Seq: 3, Events: 3, Projections: []outbox.ProjectionResult{
-		{Projection: "campaigns", Verdict: outbox.VerdictMatch, Seq: 1, LeftOut: outbox.CursorPaused, Comparison: &outbox.Comparison{}}}}
-	s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", partly, matched("c-2"))
+	partly := replay.RunResult{CampaignID: "c/1", Outcome: replay.OutcomeNotCompared, Seq: 3, Events: 3, Projections: []replay.ProjectionResult{
+		{Projection: "campaigns", Verdict: campaign.VerdictMatch, Seq: 1, LeftOut: campaign.CursorPaused, Comparison: &projection.Comparison{}}}}
+	s.ran(`{"kind":"verify","all_campaigns":true}`, replay.RunCompleted, "", partly, matched("c-2"))
 	s.get("/runs/1").want(t, 200, "The live rows of 1 campaign match the journal, as far as events are applied. 1 campaign was not fully compared", "‖ not fully compared 1", `data-testid="first-c/1"`,
 		"campaigns: events 2 to 3 not compared, paused").lacks(t, `data-testid="run-verdict"`, `data-testid="run-rebuild"`)
 	s.get("/runs/1?outcome=not_compared").want(t, 200, `data-testid="result-c/1"`).lacks(t, `data-testid="result-c-2"`)
@@ -183,8 +186,8 @@ func TestRunPages_sayWhatWasNotComparedAndOfARebuildWhatIsLacking(t *testing.T) 
 	s.get("/api/v1/runs/1/results/c%2F1").want(t, 200, `"outcome":"not_compared"`, `"left_out":"paused"`)
 
 	lacking := drifted("c/1")
-	lacking.Projections[0].LeftOut, lacking.Projections[0].Seq = outbox.CursorPaused, 1
-	s.ran(`{"kind":"rebuild",`+everything+`}`, outbox.RunCompleted, "", lacking, matched("c-2"))
+	lacking.Projections[0].LeftOut, lacking.Projections[0].Seq = campaign.CursorPaused, 1
+	s.ran(`{"kind":"rebuild",`+everything+`}`, replay.RunCompleted, "", lacking, matched("c-2"))
 	s.get("/runs/2").want(t, 200, "Rebuilt. The rows of 2 campaigns match the journal now, as far as events are applied; in 1 some differed before.",
 		"≠ differed before 1", "did not differ 1", "Differed, or is not complete").lacks(t, "drifted", "Needs attention first")
 	s.get("/runs/2/results/c%2F1").want(t, 200, "Rebuilt. Some rows differed before. A paused projection lacks events.")
@@ -192,8 +195,8 @@ func TestRunPages_sayWhatWasNotComparedAndOfARebuildWhatIsLacking(t *testing.T) 
 
 func TestOverview_saysWhenEverythingWasVerified(t *testing.T) {
 	s := ownSite(t)
-	run := func(kind, scope string, results ...outbox.RunResult) {
-		s.ran(`{"kind":"`+kind+`",`+scope+`}`, outbox.RunCompleted, "", results...)
+	run := func(kind, scope string, results ...replay.RunResult) {
+		s.ran(`{"kind":"`+kind+`",`+scope+`}`, replay.RunCompleted, "", results...)
 	}
 	run("verify", everything) // of an empty journal, it says nothing of what comes later
 	s.get("/api/v1/runs/1").want(t, 200, `"verdict":""`)
@@ -215,19 +218,19 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 	result := drifted("c/1")
 	c := result.Projections[0].Comparison
 	c.Changed, c.Added, c.Removed = 25, 1, 1
-	c.Samples = []outbox.RowChange{
-		{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: []byte("9007199254740993")}}, Fields: []outbox.FieldChange{
+	c.Samples = []projection.RowChange{
+		{Table: "campaigns", Kind: projection.RowChanged, Key: []projection.Field{{Name: "id", Value: []byte("9007199254740993")}}, Fields: []projection.FieldChange{
 			{Name: "name", Live: []byte(`"<script>alert(1)</script> \u202e"`), Expected: []byte(`"Ash \\u003c"`)},
 			{Name: "big", Live: []byte("12345678901234567890"), Expected: []byte(`"` + strings.Repeat("x", 40_000) + `"`)}}},
-		{Table: "campaigns", Kind: outbox.RowAdded, Key: []outbox.Field{}, Fields: []outbox.FieldChange{{Name: "seats", Expected: []byte("3")}}},
-		{Table: "campaigns", Kind: outbox.RowRemoved, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}},
+		{Table: "campaigns", Kind: projection.RowAdded, Key: []projection.Field{}, Fields: []projection.FieldChange{{Name: "seats", Expected: []byte("3")}}},
+		{Table: "campaigns", Kind: projection.RowRemoved, Key: []projection.Field{}, Fields: []projection.FieldChange{}},
 	}
-	s.ran(`{"kind":"verify","campaign_id":"c/1"}`, outbox.RunCompleted, "", result)
+	s.ran(`{"kind":"verify","campaign_id":"c/1"}`, replay.RunCompleted, "", result)
 	page := s.get("/runs/1/results/c%2F1").want(t, 200, "the live rows differ from the journal", `href="/campaigns/c%2F1/events/2" data-testid="first-seq">event 2`,
 		"1 row missing in live data, 25 changed, 1 unexpected in live data.", "24 more rows differ", "9007199254740993", "12345678901234567890", `&#34;&lt;script&gt;alert(1)&lt;/script&gt; \u202e&#34;`, `&#34;Ash \\u003c&#34;`,
 		"and 35,906 more bytes", "absent", "no other field", "≠", "sha256:fold", "sha256:live", `data-testid="start-rebuild"`, `href="/runs/new?campaign_ids=c%2F1&amp;kind=rebuild"`).lacks(t, "<script>alert", "\u202e")
 	page.times(t, 3, `data-testid="row-change"`)
-	s.get("/api/v1/runs/1").want(t, 200, `"campaign_id":"c/1"`, `"digests":{"campaigns":"sha256:fold","full":"sha256:full"}`, fmt.Sprintf(`"digests_before":{"campaigns":"sha256:live","full":%q}`, outbox.FullDigestOf([]string{"sha256:live"})), `"seq":2`, `"verdict":"drift"`)
+	s.get("/api/v1/runs/1").want(t, 200, `"campaign_id":"c/1"`, `"digests":{"campaigns":"sha256:fold","full":"sha256:full"}`, fmt.Sprintf(`"digests_before":{"campaigns":"sha256:live","full":%q}`, projection.FullDigestOf([]string{"sha256:live"})), `"seq":2`, `"verdict":"drift"`)
 	s.get("/runs/1").want(t, 200, "Digests at event 2", "sha256:fold", "sha256:live", "sha256:full", `data-testid="digest-differs"`)
 	s.get("/campaigns/c%2F1").want(t, 200, `data-testid="verified-campaigns"`, "at event 2,", `href="/runs/1/results/c%2F1"`, "; first divergence at event 2 or earlier.", `data-testid="start-verify"`)
 	s.get("/runs/1/results/nobody").want(t, 404)
@@ -236,10 +239,10 @@ func TestRunPages_showHowRowsDiffer(t *testing.T) {
 func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a")
 	s.kit.ExecProjections(`insert into projection_versions (projection, version, built_version, installed_at) values ('campaigns', 'v1', 'v0', 1)`)
-	run := s.ran(`{"kind":"verify","all_campaigns":true}`, outbox.RunCompleted, "", drifted("c-1"))
+	run := s.ran(`{"kind":"verify","all_campaigns":true}`, replay.RunCompleted, "", drifted("c-1"))
 	for _, target := range []string{"/projections", "/projections/campaigns", "/campaigns/c-1", "/runs/new?all_campaigns=true&kind=rebuild", fmt.Sprintf("/runs/%d", run.ID), fmt.Sprintf("/runs/%d/results/c-1", run.ID)} {
 		s.fresh(target).want(t, 200, `data-testid="other-version-campaigns"`)
-		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now, and builds what is applied since then. "+outbox.BuiltAdvice)
+		s.get(target).want(t, 200, "Rows of projection campaigns were built by version v0. Version v1 is loaded now, and builds what is applied since then. "+campaign.BuiltAdvice)
 	}
 	s.get("/projections/campaigns").want(t, 200, "version v0, and since by the loaded version v1")
 	s.get("/runs/new?all_campaigns=true&kind=verify").want(t, 200).lacks(t, "other-version")
@@ -247,17 +250,17 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s.get("/projections").want(t, 200).lacks(t, "other-version")
 }
 
-func tried(campaign string, seq, next int64) outbox.RunResult {
-	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeFailed, Seq: seq, Error: fmt.Sprintf("no <room> in %d", next),
-		Projections: append(drifted(campaign).Projections, outbox.ProjectionResult{Projection: "others"}),
-		Rehearsed:   &outbox.Rehearsed{Head: seq, Applied: 1, FailedSeq: seq + 1, EventType: "b", Projection: "campaigns"}}
+func tried(campaign string, seq, next int64) replay.RunResult {
+	return replay.RunResult{CampaignID: campaign, Outcome: replay.OutcomeFailed, Seq: seq, Error: fmt.Sprintf("no <room> in %d", next),
+		Projections: append(drifted(campaign).Projections, replay.ProjectionResult{Projection: "others"}),
+		Rehearsed:   &replay.Rehearsed{Head: seq, Applied: 1, FailedSeq: seq + 1, EventType: "b", Projection: "campaigns"}}
 }
 
 func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (outbox.RunResult, error) {
+		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (replay.RunResult, error) {
 			if seq > 2 {
-				return outbox.RunResult{}, outbox.NotFound("campaign %q has no event %d", campaign, seq)
+				return replay.RunResult{}, event.NotFound("campaign %q has no event %d", campaign, seq)
 			}
 			return tried(campaign, seq, next), nil
 		}
@@ -278,13 +281,13 @@ func (s *site) claimRun() runs.Lease {
 	return l
 }
 
-func (s *site) finishRun(l runs.Lease, status outbox.RunStatus, why string) {
+func (s *site) finishRun(l runs.Lease, status replay.RunStatus, why string) {
 	must.Get(s.runs.Finish(context.Background(), l, status, why)).Or(s.t)
 }
 
-func drifted(campaign string) outbox.RunResult {
-	return outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeDrift, Seq: 2, Events: 2, Full: "sha256:full", Projections: []outbox.ProjectionResult{
-		{Projection: "campaigns", Verdict: outbox.VerdictDrift, Digest: "sha256:fold", Before: "sha256:live", Seq: 2, Comparison: &outbox.Comparison{Changed: 1, FirstSeq: 2, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
-			Samples: []outbox.RowChange{{Table: "campaigns", Kind: outbox.RowChanged, Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}},
-				Fields: []outbox.FieldChange{{Name: "name", Live: []byte(`"Ash"`), Expected: []byte(`{"a":[1]}`)}, {Name: "seats", Live: nil, Expected: []byte("3")}}}}}}}}
+func drifted(campaignID string) replay.RunResult {
+	return replay.RunResult{CampaignID: campaignID, Outcome: replay.OutcomeDrift, Seq: 2, Events: 2, Full: "sha256:full", Projections: []replay.ProjectionResult{
+		{Projection: "campaigns", Verdict: campaign.VerdictDrift, Digest: "sha256:fold", Before: "sha256:live", Seq: 2, Comparison: &projection.Comparison{Changed: 1, FirstSeq: 2, ReplayedWith: campaign.ReplayedWith{RowsBuilt: campaign.RowsBuilt{BuiltVersions: []campaign.LoadedVersion{}}},
+			Samples: []projection.RowChange{{Table: "campaigns", Kind: projection.RowChanged, Key: []projection.Field{{Name: "id", Value: []byte(`"x"`)}},
+				Fields: []projection.FieldChange{{Name: "name", Live: []byte(`"Ash"`), Expected: []byte(`{"a":[1]}`)}, {Name: "seats", Live: nil, Expected: []byte("3")}}}}}}}}
 }

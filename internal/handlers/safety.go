@@ -14,7 +14,10 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/google/uuid"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -22,7 +25,7 @@ import (
 const (
 	maxActBody        = 64 << 10
 	maxSelectionBody  = 4 << 20                             // 10,000 selected rows
-	maxRehearsalBody  = 2*outbox.MaxRehearsalFiles + 64<<10 // the files, with what JSON escapes
+	maxRehearsalBody  = 2*replay.MaxRehearsalFiles + 64<<10 // the files, with what JSON escapes
 	maxAppendBody     = 16 << 20
 	maxIdempotencyKey = 200
 	maxProxyRequestID = 128
@@ -35,7 +38,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors "
 
 // requestID returns the id shared by the answer, the log and the audit record.
-func requestID(r *http.Request) string { return outbox.RequestID(r.Context()) }
+func requestID(r *http.Request) string { return operator.RequestID(r.Context()) }
 
 // identify gives a request its id, and counts and logs it once it is answered.
 func (s *server) identify(next http.Handler) http.Handler {
@@ -43,8 +46,8 @@ func (s *server) identify(next http.Handler) http.Handler {
 		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
 		a := &access{}
-		ctx := context.WithValue(outbox.WithRequestID(r.Context(), id, s.proxyRequestID(r)), accessKey{}, a)
-		r = r.WithContext(outbox.WithCost(ctx, &s.cost.Cost))
+		ctx := context.WithValue(operator.WithRequestID(r.Context(), id, s.proxyRequestID(r)), accessKey{}, a)
+		r = r.WithContext(database.WithCost(ctx, &s.cost.Cost))
 		started := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {
@@ -90,7 +93,7 @@ func (s *server) recoverPanic(next http.Handler) http.Handler {
 			default:
 				err := fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 				if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
-					s.Logger.Error("answer cut off", "method", r.Method, "path", r.URL.Path, outbox.RequestIDs(r.Context()), "err", err)
+					s.Logger.Error("answer cut off", "method", r.Method, "path", r.URL.Path, operator.RequestIDs(r.Context()), "err", err)
 					panic(http.ErrAbortHandler)
 				}
 				for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Location"} {
@@ -131,11 +134,11 @@ func (s *server) setHeaders(next http.Handler) http.Handler {
 func (s *server) form(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
-			return &outbox.Refusal{Err: errOrigin, Detail: "the request has neither an Origin nor a Sec-Fetch-Site header, so its origin cannot be checked. Scripts should use the JSON API under " + string(s.linksOf(r).API().Base())}
+			return &event.Refusal{Err: errOrigin, Detail: "the request has neither an Origin nor a Sec-Fetch-Site header, so its origin cannot be checked. Scripts should use the JSON API under " + string(s.linksOf(r).API().Base())}
 		}
 		uploads := takesFiles(r) && hasMediaType(r, "multipart/form-data")
 		if !uploads && !hasMediaType(r, "application/x-www-form-urlencoded") {
-			return &outbox.Refusal{Err: errMediaType, Detail: "send forms as application/x-www-form-urlencoded"}
+			return &event.Refusal{Err: errMediaType, Detail: "send forms as application/x-www-form-urlencoded"}
 		}
 		if err := cmp.Or(checkEncoding(r), s.refuseReadOnly()); err != nil {
 			return err
@@ -169,7 +172,7 @@ func (s *server) jsonBody(h handler) handler {
 func (s *server) jsonInput(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !hasMediaType(r, "application/json") {
-			return &outbox.Refusal{Err: errMediaType, Detail: "send JSON, with the header Content-Type: application/json"}
+			return &event.Refusal{Err: errMediaType, Detail: "send JSON, with the header Content-Type: application/json"}
 		}
 		if err := cmp.Or(checkEncoding(r), checkKey(r)); err != nil {
 			return err
@@ -182,7 +185,7 @@ func (s *server) jsonInput(h handler) handler {
 // checkEncoding refuses compressed bodies: a small one could be large.
 func checkEncoding(r *http.Request) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return &outbox.Refusal{Err: errMediaType, Detail: fmt.Sprintf("a body with Content-Encoding: %s is not read; send it uncompressed, in parts if it is large", encoding)}
+		return &event.Refusal{Err: errMediaType, Detail: fmt.Sprintf("a body with Content-Encoding: %s is not read; send it uncompressed, in parts if it is large", encoding)}
 	}
 	return nil
 }
@@ -216,9 +219,9 @@ func checkKey(r *http.Request) error {
 	key := idempotencyKey(r)
 	switch {
 	case len(key) > maxIdempotencyKey:
-		return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is %d bytes long; the limit is %d", len(key), maxIdempotencyKey)
+		return event.Invalid("Idempotency-Key", "the Idempotency-Key is %d bytes long; the limit is %d", len(key), maxIdempotencyKey)
 	case !request.IsText(key):
-		return outbox.Invalid("Idempotency-Key", "the Idempotency-Key is not valid UTF-8, or contains a NUL character")
+		return event.Invalid("Idempotency-Key", "the Idempotency-Key is not valid UTF-8, or contains a NUL character")
 	}
 	return nil
 }
@@ -230,7 +233,7 @@ func hasMediaType(r *http.Request, want string) bool {
 
 func (s *server) refuseReadOnly() error {
 	if s.ReadOnly {
-		return &outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
+		return &event.Refusal{Err: event.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
 	}
 	return nil
 }

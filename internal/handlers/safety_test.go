@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/auth"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/hosts"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/static"
 )
 
@@ -62,9 +62,9 @@ func TestBodies_haveLimits(t *testing.T) {
 	s.submit("/campaigns/c-1/pause", "\x1f\x8b", zipped).want(t, 415, "send it uncompressed")
 	s.post("/api/v1/campaigns/c-1/pause", `{"reason":"x"}`, header("Content-Encoding", "identity")).want(t, 200)
 
-	id, many := strings.Repeat("c", outbox.MaxIDLength), []string{} // what an act may name fits
+	id, many := strings.Repeat("c", event.MaxIDLength), []string{} // what an act may name fits
 	s.seed(id, poison).work().submit("/rows/"+id+"/1/skip", "reason=gone&confirm=skip+"+id+"+1").want(t, http.StatusSeeOther)
-	for i := range outbox.MaxRunCampaigns {
+	for i := range event.MaxRunCampaigns {
 		many = append(many, `"`+strings.Repeat("x", 190)+fmt.Sprint(i)+`"`)
 	}
 	s.post("/api/v1/runs", `{"kind":"verify","campaign_ids":[`+strings.Join(many, ",")+`]}`).want(t, 404, "there is no campaign")
@@ -77,13 +77,13 @@ func TestErrors_haveOneStatusEach(t *testing.T) {
 		status int
 		text   string
 	}{
-		{outbox.NotFound("gone"), 404, "gone"},
-		{outbox.Invalid("f", "bad"), 422, "bad"},
-		{&outbox.Refusal{Err: outbox.ErrTooLarge, Detail: "large"}, 413, "large"},
-		{fmt.Errorf("list rows: %w", outbox.Conflict("changed")), 409, `"detail":"changed"`},
-		{&outbox.Refusal{Err: outbox.ErrNotYet, Detail: "later"}, 504, "later"},
-		{&outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "no"}, 403, "no"},
-		{fmt.Errorf("secret table: %w: %w", outbox.ErrBusy, context.DeadlineExceeded), 503, "try again"},
+		{event.NotFound("gone"), 404, "gone"},
+		{event.Invalid("f", "bad"), 422, "bad"},
+		{&event.Refusal{Err: event.ErrTooLarge, Detail: "large"}, 413, "large"},
+		{fmt.Errorf("list rows: %w", event.Conflict("changed")), 409, `"detail":"changed"`},
+		{&event.Refusal{Err: event.ErrNotYet, Detail: "later"}, 504, "later"},
+		{&event.Refusal{Err: event.ErrReadOnly, Detail: "no"}, 403, "no"},
+		{fmt.Errorf("secret table: %w: %w", event.ErrBusy, context.DeadlineExceeded), 503, "try again"},
 		{errors.New("secret table is on fire"), 500, "request id"},
 	} {
 		rec := httptest.NewRecorder()

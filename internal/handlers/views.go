@@ -6,7 +6,9 @@ import (
 
 	"github.com/a-h/templ"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -14,7 +16,7 @@ import (
 // actions of the registry: viewers may, and no audit record is written. The guards of forms hold.
 func (s *server) routeViews() {
 	form := func(pattern string, h handler) {
-		s.add(route{method: http.MethodPost, pattern: pattern, role: outbox.RoleViewer}, s.handle(s.form(h)))
+		s.add(route{method: http.MethodPost, pattern: pattern, role: operator.RoleViewer}, s.handle(s.form(h)))
 	}
 	form("/views", s.saveViewForm)
 	form("/views/{view}/rename", s.changeView(s.Search.RenameView))
@@ -32,7 +34,7 @@ type viewForm struct {
 
 // backToList returns to the list of the form, with its filters.
 func (s *server) backToList(w http.ResponseWriter, r *http.Request, form viewForm) error {
-	checked, err := outbox.CheckView(outbox.View{List: form.List, Name: "-", Query: form.Query})
+	checked, err := search.CheckView(search.View{List: form.List, Name: "-", Query: form.Query})
 	if err != nil {
 		return err
 	}
@@ -44,7 +46,7 @@ func (s *server) saveViewForm(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&form, r.PostForm); err != nil {
 		return err
 	}
-	v := outbox.View{List: form.List, Name: form.Name, Query: form.Query}
+	v := search.View{List: form.List, Name: form.Name, Query: form.Query}
 	if err := s.Search.SaveView(r.Context(), me(r).ViewOwner(), v); err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (s *server) offered(r *http.Request, list string) (o ui.Offered, err error)
 		return o, nil
 	}
 	o.Views = ui.ViewsView{List: list}
-	if current, err := outbox.CheckView(outbox.View{List: list, Name: "-", Query: r.URL.RawQuery}); err == nil {
+	if current, err := search.CheckView(search.View{List: list, Name: "-", Query: r.URL.RawQuery}); err == nil {
 		o.Views.Query = current.Query
 	}
 	if o.Views.All, err = s.Search.Views(r.Context(), me(r).ViewOwner(), list); err != nil {
@@ -97,7 +99,7 @@ func (s *server) offered(r *http.Request, list string) (o ui.Offered, err error)
 // list is a list with a page of its own, which refreshes itself.
 type list[F, T any] struct {
 	name        string // as views have it
-	read        func(context.Context, F) (outbox.Page[T], error)
+	read        func(context.Context, F) (event.Page[T], error)
 	whole, live func(ui.Page, ui.ListView[F, T]) templ.Component
 }
 

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // shownHeader is how much of a header's value is repeated in a sentence, in bytes.
@@ -26,15 +26,15 @@ func Quoted(value string) string {
 }
 
 // Origin normalizes scheme and host of an address as browsers do in the header Origin: lower case,
-// without the scheme's default port. An address with anything more is an outbox.ErrInvalid.
+// without the scheme's default port. An address with anything more is an event.ErrInvalid.
 func Origin(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || !bare(*u) || strings.Contains(text, "#") {
-		return "", outbox.Invalid("", "%s is not scheme://host or scheme://host:port, such as https://ops.example", Quoted(text))
+		return "", event.Invalid("", "%s is not scheme://host or scheme://host:port, such as https://ops.example", Quoted(text))
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()
 	if !Nameable(host) || strings.HasSuffix(u.Host, ":") || port != "" && !isPort(port) {
-		return "", outbox.Invalid("", "%s does not name a host", Quoted(text))
+		return "", event.Invalid("", "%s does not name a host", Quoted(text))
 	}
 	origin := u.Scheme + "://" + Bracketed(host)
 	if port == "" || port == ownPorts[u.Scheme] {
@@ -44,7 +44,7 @@ func Origin(text string) (string, error) {
 }
 
 // FrameAncestors normalizes origins for Config.FrameAncestors; 'self' in single quotes is one too. Its
-// error is an outbox.ErrInvalid.
+// error is an event.ErrInvalid.
 func FrameAncestors(texts []string) ([]string, error) {
 	origins := slices.Clone(texts)
 	for i, text := range origins {
@@ -53,7 +53,7 @@ func FrameAncestors(texts []string) ([]string, error) {
 		}
 		at, err := Origin(text)
 		if err != nil {
-			return nil, outbox.Invalid("", "%v, and not 'self' either", err)
+			return nil, event.Invalid("", "%v, and not 'self' either", err)
 		}
 		origins[i] = at
 	}
@@ -89,11 +89,11 @@ func Nameable(host string) bool {
 const Any = "*"
 
 // CheckHost validates a name for Config.Hosts: a name or an address, with or without a port, or
-// Any. Its error is an outbox.ErrInvalid.
+// Any. Its error is an event.ErrInvalid.
 func CheckHost(text string) error {
 	host, port := Split(text)
 	if text != Any && !Nameable(host) || port != "" && !isPort(port) {
-		return outbox.Invalid("", "%s is not a host name or an address, such as ops.example or 10.0.0.3:8080, nor * for all of them", Quoted(text))
+		return event.Invalid("", "%s is not a host name or an address, such as ops.example or 10.0.0.3:8080, nor * for all of them", Quoted(text))
 	}
 	return nil
 }
@@ -131,20 +131,20 @@ func CheckPath(path string) error {
 	trimmed := strings.TrimSuffix(path, "/")
 	switch {
 	case !strings.HasPrefix(path, "/"):
-		return outbox.Invalid("", "does not begin with /")
+		return event.Invalid("", "does not begin with /")
 	case len(path) > maxPrefix:
-		return outbox.Invalid("", "is longer than %d bytes", maxPrefix)
+		return event.Invalid("", "is longer than %d bytes", maxPrefix)
 	case trimmed == "":
 		return nil
 	}
 	for segment := range strings.SplitSeq(trimmed[1:], "/") {
 		switch {
 		case segment == "":
-			return outbox.Invalid("", "has an empty segment")
+			return event.Invalid("", "has an empty segment")
 		case segment == "." || segment == "..":
-			return outbox.Invalid("", "has the segment %s", segment)
+			return event.Invalid("", "has the segment %s", segment)
 		case strings.ContainsFunc(segment, notInSegment):
-			return outbox.Invalid("", "may hold letters, digits and . _ ~ - between its slashes")
+			return event.Invalid("", "may hold letters, digits and . _ ~ - between its slashes")
 		}
 	}
 	return nil

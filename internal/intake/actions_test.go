@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/intake"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -39,16 +39,16 @@ var kinds = storetest.Kinds[*desk]{
 	},
 	All: []storetest.Kind[*desk]{
 		{Action: "intake_retry", Scene: rejects, Undone: (*desk).left,
-			Do: func(d *desk, o outbox.Command) (any, error) { return d.intake.Retry(d.Ctx, o, "shop", 1) }},
+			Do: func(d *desk, o operator.Command) (any, error) { return d.intake.Retry(d.Ctx, o, "shop", 1) }},
 		{Action: "intake_discard", Scene: rejects, Undone: (*desk).left,
-			Do: func(d *desk, o outbox.Command) (any, error) {
+			Do: func(d *desk, o operator.Command) (any, error) {
 				o.Confirm, o.Reason = "discard shop 1", cmp.Or(o.Reason, "sent twice") // it always needs both
 				return d.intake.Discard(d.Ctx, o, "shop", 1)
 			}},
 		{Action: "intake_hand_over", Scene: func(d *desk) {
 			d.Exec(`insert into intake_sources (source, owner, owned_since) values ('shop', 'old', 7)`)
 		}, Undone: func(d *desk) bool { return d.Number(`select count(*) from intake_sources where handed_over = 0`) == 1 },
-			Do: func(d *desk, o outbox.Command) (any, error) {
+			Do: func(d *desk, o operator.Command) (any, error) {
 				o.Confirm, o.Reason = "hand over shop", cmp.Or(o.Reason, "moved") // it always needs both
 				return d.intake.HandOver(d.Ctx, o, "shop")
 			}},
@@ -58,5 +58,5 @@ var kinds = storetest.Kinds[*desk]{
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 	t.Parallel()
 	kinds.KeepRules(t)
-	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "intake_") })
+	kinds.MustHave(t, func(a operator.Action) bool { return strings.HasPrefix(string(a), "intake_") })
 }

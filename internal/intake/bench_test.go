@@ -13,8 +13,8 @@ import (
 	"time"
 
 	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -63,10 +63,10 @@ func BenchmarkDrain(b *testing.B) {
 func (s *shop) appendOnly(b *testing.B) float64 {
 	began := time.Now()
 	for batch := range benchRows / 1000 {
-		events := make([]outbox.Event, 1000)
+		events := make([]event.Event, 1000)
 		for i := range events {
 			e := benchEvent(batch*1000 + i)
-			events[i] = outbox.Event{CampaignID: "append-" + e.CampaignID, EventID: e.EventID, EventType: e.EventType, EntityType: e.EntityType, EntityID: e.EntityID, Payload: e.Payload}
+			events[i] = event.Event{CampaignID: "append-" + e.CampaignID, EventID: e.EventID, EventType: e.EventType, EntityType: e.EntityType, EntityID: e.EntityID, Payload: e.Payload}
 		}
 		must.Get(s.Append(s.Ctx, store.Append{Events: events})).Or(b)
 	}

@@ -12,9 +12,9 @@ import (
 
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -99,7 +99,7 @@ func (s *shop) put(events ...writers.Event) {
 	must.OK(s.TB, err)
 }
 
-func event(campaign, id string) writers.Event {
+func anEvent(campaign, id string) writers.Event {
 	return writers.Event{CampaignID: campaign, EventID: id, EventType: "order.paid", Payload: []byte(`{"id":"` + id + `"}`)}
 }
 
@@ -144,7 +144,7 @@ func (s *shop) rejections() string {
 	return strings.Join(storetest.Texts(s.TB, s.JournalDB, `select event_id || ' ' || status from intake_rejections order by id`), ", ")
 }
 
-func (s *shop) rejected(id string) outbox.IntakeRejection {
+func (s *shop) rejected(id string) inbound.IntakeRejection {
 	page := must.Get(s.intake.Rejections(s.Ctx, "shop", "", 50)).Or(s.TB)
 	for _, r := range page.Items {
 		if r.EventID == id {
@@ -152,11 +152,11 @@ func (s *shop) rejected(id string) outbox.IntakeRejection {
 		}
 	}
 	s.TB.Fatalf("event %q is not rejected: %+v", id, page.Items)
-	return outbox.IntakeRejection{}
+	return inbound.IntakeRejection{}
 }
 
 // state is the source's state, without the snapshot that readers share.
-func (s *shop) state() outbox.IntakeSource {
+func (s *shop) state() inbound.IntakeSource {
 	s.Changed()
 	all, err := s.intake.States(context.Background())
 	must.Need(s.TB, err == nil && len(all) == 1, "states: %+v, %v", all, err)

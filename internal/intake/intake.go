@@ -20,8 +20,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -32,14 +35,14 @@ type Intake struct {
 	core *store.Store
 	// Settings are the sources of this process. They are set before the store is used.
 	Settings Settings
-	states   store.Snapshot[[]outbox.IntakeSource]
+	states   store.Snapshot[[]inbound.IntakeSource]
 }
 
 // New must be called once per store, before the store is used.
 func New(core *store.Store) *Intake {
 	in := &Intake{core: core}
 	core.OnChange(in.states.Forget)
-	core.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return addRejecting })
+	core.OnSummary(func(context.Context, *campaign.Summary) func(*store.Tx, *campaign.Summary) error { return addRejecting })
 	return in
 }
 
@@ -59,16 +62,16 @@ left join (select source, count(*) as rejected, min(rejected_at) as rejected_at
 order by s.source`
 
 // States returns the sources that a process has or had in its configuration, and those of this one.
-func (in *Intake) States(ctx context.Context) ([]outbox.IntakeSource, error) {
-	all, err := in.states.Get(ctx, func() ([]outbox.IntakeSource, error) { return in.readStates(context.WithoutCancel(ctx)) })
+func (in *Intake) States(ctx context.Context) ([]inbound.IntakeSource, error) {
+	all, err := in.states.Get(ctx, func() ([]inbound.IntakeSource, error) { return in.readStates(context.WithoutCancel(ctx)) })
 	return all, sqldb.Wrapf(err, "list the sources")
 }
 
-// Source returns the state of a source. It is outbox.ErrNotFound for one that no process has or had.
-func (in *Intake) Source(ctx context.Context, name string) (outbox.IntakeSource, error) {
+// Source returns the state of a source. It is event.ErrNotFound for one that no process has or had.
+func (in *Intake) Source(ctx context.Context, name string) (inbound.IntakeSource, error) {
 	all, err := in.States(ctx)
 	if err != nil {
-		return outbox.IntakeSource{}, err
+		return inbound.IntakeSource{}, err
 	}
 	var known []string
 	for _, s := range all {
@@ -77,29 +80,29 @@ func (in *Intake) Source(ctx context.Context, name string) (outbox.IntakeSource,
 		}
 		known = append(known, s.Name)
 	}
-	return outbox.IntakeSource{}, noSource(name, known)
+	return inbound.IntakeSource{}, noSource(name, known)
 }
 
-func (in *Intake) readStates(ctx context.Context) (all []outbox.IntakeSource, err error) {
+func (in *Intake) readStates(ctx context.Context) (all []inbound.IntakeSource, err error) {
 	now := in.core.Now()
-	all, err = sqldb.Reading(ctx, in.core.Journal(), "", func(t *store.Tx) ([]outbox.IntakeSource, error) {
-		return sqldb.All(t, func(row sqldb.Row) (outbox.IntakeSource, error) {
+	all, err = sqldb.Reading(ctx, in.core.Journal(), "", func(t *store.Tx) ([]inbound.IntakeSource, error) {
+		return sqldb.All(t, func(row sqldb.Row) (inbound.IntakeSource, error) {
 			s, err := scanSource(row, now)
 			s.Configured = in.configured(s.Name)
 			return s, err
 		}, selectSources)
 	})
 	for _, s := range in.Settings.Sources {
-		if !slices.ContainsFunc(all, func(one outbox.IntakeSource) bool { return one.Name == s.Name }) {
-			all = append(all, outbox.IntakeSource{Name: s.Name, Place: s.Place, Configured: true, WaitingLimit: countLimit})
+		if !slices.ContainsFunc(all, func(one inbound.IntakeSource) bool { return one.Name == s.Name }) {
+			all = append(all, inbound.IntakeSource{Name: s.Name, Place: s.Place, Configured: true, WaitingLimit: countLimit})
 		}
 	}
 	return all, err
 }
 
-func scanSource(row sqldb.Row, now int64) (outbox.IntakeSource, error) {
-	s := outbox.IntakeSource{WaitingLimit: countLimit}
-	var l outbox.Lease
+func scanSource(row sqldb.Row, now int64) (inbound.IntakeSource, error) {
+	s := inbound.IntakeSource{WaitingLimit: countLimit}
+	var l campaign.Lease
 	var expires, owned int64
 	var oldest sql.NullInt64
 	err := row.Scan(&s.Name, &s.Place, &l.Owner, &l.Epoch, &expires, &s.Journalled, sqldb.ScanTimeOrNil(&s.JournalledAt), sqldb.ScanTimeOrNil(&s.LookedAt), &s.Waiting, &oldest,
@@ -143,8 +146,8 @@ where source = $1
   and id = $2`
 )
 
-func scanRejection(row sqldb.Row) (outbox.IntakeRejection, error) {
-	var r outbox.IntakeRejection
+func scanRejection(row sqldb.Row) (inbound.IntakeRejection, error) {
+	var r inbound.IntakeRejection
 	var content string
 	err := row.Scan(&r.ID, &r.Source, &r.RowKey, &r.CampaignID, &r.EventID, &r.EventType, &content, &r.ContentBytes, &r.Reason, &r.Attempts, sqldb.ScanTime(&r.RejectedAt),
 		(*string)(&r.Status), sqldb.ScanTimeOrNil(&r.ChangedAt), &r.ChangedBy, &r.ChangeReason)
@@ -153,13 +156,13 @@ func scanRejection(row sqldb.Row) (outbox.IntakeRejection, error) {
 }
 
 // Rejections pages through the rejected rows of a source, discarded ones included, newest first.
-func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit int) (page outbox.Page[outbox.IntakeRejection], err error) {
+func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit int) (page event.Page[inbound.IntakeRejection], err error) {
 	if _, err := in.Source(ctx, source); err != nil {
 		return page, err
 	}
-	list := &sqldb.List[outbox.IntakeRejection]{Name: "rejections of " + source, Query: sqldb.BothWays(selectRejections), Args: []any{source}, Down: true, Scan: scanRejection,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)}, Key: func(r outbox.IntakeRejection) []any { return []any{r.ID} }}
-	return sqldb.Reading(ctx, in.core.Journal(), "list the rejected rows of source "+source, func(t *store.Tx) (outbox.Page[outbox.IntakeRejection], error) {
+	list := &sqldb.List[inbound.IntakeRejection]{Name: "rejections of " + source, Query: sqldb.BothWays(selectRejections), Args: []any{source}, Down: true, Scan: scanRejection,
+		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)}, Key: func(r inbound.IntakeRejection) []any { return []any{r.ID} }}
+	return sqldb.Reading(ctx, in.core.Journal(), "list the rejected rows of source "+source, func(t *store.Tx) (event.Page[inbound.IntakeRejection], error) {
 		return list.Page(t, cursor, limit)
 	})
 }
@@ -172,7 +175,7 @@ order by source, row_key
 limit $1`
 
 // addRejecting adds the campaigns that rejected rows block.
-func addRejecting(t *store.Tx, sum *outbox.Summary) error {
+func addRejecting(t *store.Tx, sum *campaign.Summary) error {
 	sum.Rejecting = map[string][]string{}
 	return t.Each(func(row sqldb.Row) error {
 		var campaign, source string
@@ -181,7 +184,7 @@ func addRejecting(t *store.Tx, sum *outbox.Summary) error {
 			sum.Rejecting[campaign] = append(sum.Rejecting[campaign], source)
 		}
 		return err
-	}, selectRejecting, outbox.MaxRejecting)
+	}, selectRejecting, campaign.MaxRejecting)
 }
 
 // Blocking lists the sources with a rejected row that blocks the campaign, at most 10.
@@ -200,15 +203,15 @@ order by id
 limit 5`
 
 // Find looks for rejected rows by the id of their campaign or event. Ids that are hidden are not found;
-// see outbox.EventFilter.
-func (in *Intake) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+// see search.EventFilter.
+func (in *Intake) Find(ctx context.Context, a search.Asked, shown search.EventRedactor) ([]search.Finding, error) {
 	event := a.Named()
-	if (outbox.EventFilter{EventID: event, Shown: shown}).Impossible() {
+	if (search.EventFilter{EventID: event, Shown: shown}).Impossible() {
 		event = ""
 	}
-	return sqldb.Reading(ctx, in.core.Journal(), fmt.Sprintf("look for rejected rows of %q", a.Named()), func(t *store.Tx) ([]outbox.Finding, error) {
-		return sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
-			f := outbox.Finding{Kind: outbox.FoundRejection, Certain: true}
+	return sqldb.Reading(ctx, in.core.Journal(), fmt.Sprintf("look for rejected rows of %q", a.Named()), func(t *store.Tx) ([]search.Finding, error) {
+		return sqldb.All(t, func(row sqldb.Row) (search.Finding, error) {
+			f := search.Finding{Kind: search.FoundRejection, Certain: true}
 			err := row.Scan(&f.ID, &f.Name, &f.CampaignID, &f.Note)
 			if shown != nil {
 				f.Note = shown.Text(f.Note)
@@ -221,7 +224,7 @@ func (in *Intake) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRe
 // noSource is the refusal of a source that no process has or had; it names those there are.
 func noSource(name string, known []string) error {
 	if len(known) == 0 {
-		return outbox.NotFound("there is no source %q, nor any other", outbound.Shorten(name))
+		return event.NotFound("there is no source %q, nor any other", outbound.Shorten(name))
 	}
-	return outbox.NotFound("there is no source %q; use %s", outbound.Shorten(name), outbox.OrList(known))
+	return event.NotFound("there is no source %q; use %s", outbound.Shorten(name), event.OrList(known))
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -27,7 +28,7 @@ func TestIntake_movesCommittedRowsInOrder(t *testing.T) {
 	full := writers.Event{CampaignID: "c-1", EventID: "e-1", EventType: "order.paid", Payload: []byte(`{"amount": 12.50}`), OccurredAt: at,
 		ActorType: "user", ActorID: "7", EntityType: "order", EntityID: "17", SessionID: "s", RequestID: "r", CorrelationID: "co", CausationID: "ca",
 		Tags: map[string]string{"shop": "berlin"}, Metadata: []byte(`{"trace":"t"}`), ExpectedSeq: new(int64(0))}
-	s.put(full, event("c-2", "x-1"), event("c-1", "e-2"))
+	s.put(full, anEvent("c-2", "x-1"), anEvent("c-1", "e-2"))
 	s.raw("c-1", "e-3", `{}`)
 	s.drain()
 	s.holds(t, "c-1", "e-1 e-2 e-3", "c-2", "x-1", "rows", "")
@@ -46,8 +47,8 @@ func TestIntake_leavesUncommittedRows(t *testing.T) {
 	tx := must.Get(s.db.Begin()).Or(t)
 	defer tx.Rollback()
 	if dialect() == "postgres" { // SQLite has one writer
-		must.OK(t, writers.Append(s.Ctx, tx, event("c-1", "early")))
-		s.put(event("c-2", "late"))
+		must.OK(t, writers.Append(s.Ctx, tx, anEvent("c-1", "early")))
+		s.put(anEvent("c-2", "late"))
 		s.drain()
 		equal(t, "campaign c-2", s.journal("c-2"), "late")
 		must.OK(t, tx.Commit())
@@ -55,7 +56,7 @@ func TestIntake_leavesUncommittedRows(t *testing.T) {
 		equal(t, "a row that committed after one with a higher id", s.journal("c-1"), "early")
 		return
 	}
-	must.OK(t, writers.Append(s.Ctx, tx, event("c-1", "gone")))
+	must.OK(t, writers.Append(s.Ctx, tx, anEvent("c-1", "gone")))
 	must.OK(t, tx.Rollback())
 	s.drain()
 	equal(t, "after a rollback", s.journal("c-1"), "")
@@ -63,16 +64,16 @@ func TestIntake_leavesUncommittedRows(t *testing.T) {
 
 func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
 	s := ownShop(t)
-	s.put(event("c-1", "e-1"), event("c-3", "z-1"))
+	s.put(anEvent("c-1", "e-1"), anEvent("c-3", "z-1"))
 	s.drain()
 	s.raw("c-1", "bad", `{"amount"`)
 	s.raw("c-1", "behind", `{}`)
 	s.raw("c-2", "big", `{"a":"`+strings.Repeat("x", 2000)+`"}`)
 	s.raw("", "nameless", `{}`)
 	s.raw("c-3", "z-1", `{"other":"content"}`)
-	missed := event("c-4", "missed")
+	missed := anEvent("c-4", "missed")
 	missed.ExpectedSeq = new(int64(5))
-	s.put(missed, event("c-5", "fine"))
+	s.put(missed, anEvent("c-5", "fine"))
 	s.drain()
 	s.drain()
 	s.holds(t, "c-1", "e-1", "c-5", "fine", "rows", "bad behind big nameless z-1 missed", "rejected", "bad open, big open, nameless open, z-1 open, missed open")
@@ -82,18 +83,18 @@ func TestIntake_rejectsARowAndHoldsOnlyItsCampaign(t *testing.T) {
 		must.Hold(t, strings.Contains(r.Reason, want) && r.Attempts == 1, "%s: %q after %d attempts, want %q", id, r.Reason, r.Attempts, want)
 	}
 	equal(t, "rejected rows", s.state().Rejected, 5)
-	equal(t, "state", s.state().State(s.Clock.Now()), outbox.IntakeRejected)
+	equal(t, "state", s.state().State(s.Clock.Now()), inbound.IntakeRejected)
 }
 
 // A row that is inserted again has the time of its own insert, unless the writer keeps the first one.
 func TestIntake_journalsARepeatedRowOnce(t *testing.T) {
 	s := ownShop(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	first, later := event("c-1", "e-1"), event("c-1", "e-1")
+	first, later := anEvent("c-1", "e-1"), anEvent("c-1", "e-1")
 	first.OccurredAt, later.OccurredAt = at, at.Add(time.Hour)
 	s.put(first, later) // of one read
 	s.drain()
-	s.put(event("c-1", "e-1"), later)
+	s.put(anEvent("c-1", "e-1"), later)
 	s.raw("c-1", "e-2", `{}`)
 	s.raw("c-1", "e-2", `{}`)
 	s.drain()
@@ -125,7 +126,7 @@ func TestIntake_rejectedRowIsRetriedOrDiscarded(t *testing.T) {
 	equal(t, "the new reason", s.rejected("bad-c-1").Reason, "payload must be a JSON object")
 	mustExec(t, s.db, `update outboxweb_intake set payload = '{}' where event_id = 'bad-c-1'`)
 	must.OK(t, retry(id))
-	storetest.Refused(t, retry(id), outbox.ErrConflict) // before the row is tried
+	storetest.Refused(t, retry(id), event.ErrConflict) // before the row is tried
 	mustExec(t, s.db, `delete from outboxweb_intake where event_id = 'bad-c-2'`)
 	s.drain()
 	s.holds(t, "c-1", "bad-c-1 behind-c-1", "c-2", "", "c-3", "", "rejected", "bad-c-2 open, bad-c-3 open") // a row that is gone holds until an operator decides
@@ -136,7 +137,7 @@ func TestIntake_rejectedRowIsRetriedOrDiscarded(t *testing.T) {
 	for reason, confirm := range map[string]string{"": "discard " + r.Discards(), "broken": ""} {
 		o := storetest.Ana(reason)
 		o.Confirm = confirm
-		storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", r.ID)), outbox.ErrInvalid)
+		storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", r.ID)), event.ErrInvalid)
 	}
 	o := storetest.Ana("broken at the source")
 	o.Confirm = "discard " + r.Discards()
@@ -146,8 +147,8 @@ func TestIntake_rejectedRowIsRetriedOrDiscarded(t *testing.T) {
 	r = s.rejected("bad-c-3")
 	must.Hold(t, strings.Contains(string(r.Content), `"payload":"{\"amount\""`) && r.ChangedBy == "ana" && r.ChangeReason == "broken at the source", "kept: %+v %s", r, r.Content)
 	equal(t, "rejected rows", s.state().Rejected, 0)
-	storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", r.ID)), outbox.ErrConflict)
-	storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", 99)), outbox.ErrNotFound)
+	storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", r.ID)), event.ErrConflict)
+	storetest.Refused(t, storetest.No(s.intake.Discard(s.Ctx, o, "shop", 99)), event.ErrNotFound)
 	s.raw("c-3", "bad-c-3", `{}`) // the id is free again
 	s.drain()
 	equal(t, "campaign", s.journal("c-3"), "behind-c-3 bad-c-3")
@@ -156,7 +157,7 @@ func TestIntake_rejectedRowIsRetriedOrDiscarded(t *testing.T) {
 // A process may die between the two: the rows are read again, and recognized.
 func TestIntake_journalsOnceWhenDeletingFails(t *testing.T) {
 	s := ownShop(t)
-	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
+	s.put(anEvent("c-1", "e-1"), anEvent("c-1", "e-2"))
 	s.raw("c-1", "e-3", `{}`)
 	forbid, allow := `create trigger stay before delete on outboxweb_intake begin select raise(abort, 'not now'); end`, `drop trigger stay`
 	if dialect() == "postgres" {
@@ -168,9 +169,9 @@ func TestIntake_journalsOnceWhenDeletingFails(t *testing.T) {
 	must.Need(t, err != nil && strings.Contains(err.Error(), "not now"), "deleting did not fail: %v", err)
 	s.holds(t, "c-1", "e-1 e-2 e-3", "rows", "e-1 e-2 e-3")
 	st := s.state()
-	must.Hold(t, st.State(s.Clock.Now()) == outbox.IntakeFailing && strings.Contains(st.Error, "not now"), "state: %+v", st)
+	must.Hold(t, st.State(s.Clock.Now()) == inbound.IntakeFailing && strings.Contains(st.Error, "not now"), "state: %+v", st)
 	mustExec(t, s.db, allow)
-	s.put(event("c-1", "e-4"))
+	s.put(anEvent("c-1", "e-4"))
 	s.drain()
 	s.holds(t, "c-1", "e-1 e-2 e-3 e-4", "rows", "")
 	equal(t, "journalled", s.state().Journalled, 4)
@@ -184,10 +185,10 @@ func TestIntake_waitsForADatabaseThatIsAway(t *testing.T) {
 	err := s.worker.Step(s.Ctx)
 	must.Need(t, err != nil, "a source without a table was read")
 	st := s.state()
-	equal(t, "state", st.State(s.Clock.Now()), outbox.IntakeFailing)
+	equal(t, "state", st.State(s.Clock.Now()), inbound.IntakeFailing)
 	schema, _ := writers.Schema(dialect())
 	mustExec(t, s.db, schema)
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "e-1")
 }
@@ -195,7 +196,7 @@ func TestIntake_waitsForADatabaseThatIsAway(t *testing.T) {
 // A read that began under an old lease appends nothing: an operator may have discarded its row.
 func TestIntake_fencesAProcessThatLostTheLease(t *testing.T) {
 	s := ownShop(t)
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	s.worker.OnRead(sync.OnceFunc(func() {
 		s.Exec(`update intake_sources set lease_owner = 'process-2', lease_epoch = lease_epoch + 1`)
 	}))
@@ -218,7 +219,7 @@ func TestIntake_leaseTakenOverChangesNothing(t *testing.T) {
 		return s.rejected("bad").ID
 	}
 	for what, prepare := range map[string]func(*shop){
-		"an event":             func(s *shop) { s.put(event("c-1", "e-1")) },
+		"an event":             func(s *shop) { s.put(anEvent("c-1", "e-1")) },
 		"a row to reject":      func(s *shop) { s.raw("c-1", "bad", `{"amount"`) },
 		"a table that is gone": func(s *shop) { mustExec(t, s.db, `drop table outboxweb_intake`) },
 		"a retry of a row that is gone": func(s *shop) {
@@ -233,7 +234,7 @@ func TestIntake_leaseTakenOverChangesNothing(t *testing.T) {
 			must.Get(s.intake.Discard(s.Ctx, o, "shop", r.ID)).Or(t)
 		},
 		"a kept event that the journal lacks": func(s *shop) {
-			s.put(event("c-1", "e-1"))
+			s.put(anEvent("c-1", "e-1"))
 			s.drain()
 			mustExec(t, s.db, `update outboxweb_intake_moved set event_id = 'lost', event = replace(event, 'e-1', 'lost')`)
 		},
@@ -277,7 +278,7 @@ func TestIntake_oneProcessHoldsASource(t *testing.T) {
 	s := ownShop(t)
 	_, second := s.process(s.Beside(), "process-2", intake.Definition{})
 	s.drain()
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	must.OK(t, second.Step(s.Ctx))
 	equal(t, "moved by the process without the lease", s.journal("c-1"), "")
 	must.OK(t, s.EndLeases(s.Ctx, "process-1")) // it was killed
@@ -286,7 +287,7 @@ func TestIntake_oneProcessHoldsASource(t *testing.T) {
 	equal(t, "holder", s.state().Lease.Owner, "process-2")
 	equal(t, "epoch", s.state().Lease.Epoch, 2)
 	second.Close()
-	s.put(event("c-1", "e-2"))
+	s.put(anEvent("c-1", "e-2"))
 	s.drain()
 	s.drain()
 	equal(t, "after the other released it", s.journal("c-1"), "e-1 e-2")
@@ -299,7 +300,7 @@ func TestPostgresIntake_takesTransactionsOfPgx(t *testing.T) {
 	defer conn.Close(s.Ctx)
 	var many []writers.Event
 	for n := range 120 {
-		e := event("c-1", fmt.Sprint("e-", n))
+		e := anEvent("c-1", fmt.Sprint("e-", n))
 		e.ExpectedSeq = new(int64(n))
 		many = append(many, e)
 	}
@@ -346,9 +347,9 @@ func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 		"a negative seq":             {func(e *writers.Event) { e.ExpectedSeq = new(int64(-1)) }, 7, -1, "expected_seq must be a whole number from 0, not -1"},
 		"a seq with none after it":   {func(e *writers.Event) { e.ExpectedSeq = new(int64(math.MaxInt64)) }, 7, int64(math.MaxInt64), "expected_seq must be a whole number from 0"},
 	} {
-		bad := event("c-1", "e-1")
+		bad := anEvent("c-1", "e-1")
 		c.change(&bad)
-		err := writers.Append(s.Ctx, s.db, event("c", "fine"), bad)
+		err := writers.Append(s.Ctx, s.db, anEvent("c", "fine"), bad)
 		must.Hold(t, err != nil && strings.Contains(err.Error(), "append event 2 of 2: ") && strings.Contains(err.Error(), c.want), "%s: %v, want %q", name, err, c.want)
 		equal(t, name+": rows", s.rows(), "")
 		values := []any{"c-1", "e-1", "order.paid", "{}", "{}", "{}", "2026-03-01T12:00:00Z", nil}
@@ -364,7 +365,7 @@ func TestAppend_refusesWhatCannotBeJournalled(t *testing.T) {
 		s.Exec(`delete from intake_rejections`)
 	}
 	for name, tx := range map[string]writers.Tx{"none": nil, "a nil transaction": (*sql.Tx)(nil), "a nil one of pgx": writers.Pgx(pgx.Tx(nil))} {
-		err := writers.Append(s.Ctx, tx, event("c", "fine"))
+		err := writers.Append(s.Ctx, tx, anEvent("c", "fine"))
 		must.Hold(t, err != nil && strings.Contains(err.Error(), "the transaction is nil"), "with %s: %v", name, err)
 	}
 }
@@ -376,13 +377,13 @@ func TestPostgresIntake_readsEachBatchFromTheFirstRow(t *testing.T) {
 	s.intake, s.worker = s.process(s.Beside(), "process-2", intake.Definition{BatchSize: 1})
 	tx := must.Get(s.db.Begin()).Or(t)
 	defer tx.Rollback()
-	must.OK(t, writers.Append(s.Ctx, tx, event("c-1", "first")))
-	s.put(event("c-2", "other"))
+	must.OK(t, writers.Append(s.Ctx, tx, anEvent("c-1", "first")))
+	s.put(anEvent("c-2", "other"))
 	s.worker.OnRead(func() {
 		if tx != nil {
 			must.OK(t, tx.Commit())
 			tx = nil
-			s.put(event("c-1", "second"))
+			s.put(anEvent("c-1", "second"))
 		}
 	})
 	s.drain()
@@ -405,7 +406,7 @@ func TestPostgresIntake_isWokenByTheTrigger(t *testing.T) {
 	storetest.Eventually(t, "the server listens", func() bool {
 		return len(storetest.Texts(t, s.db, `select query from pg_stat_activity where datname = current_database() and query = 'listen outboxweb_intake' and state = 'idle'`)) == 1
 	})
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	storetest.Eventually(t, "the row is moved", func() bool { return s.journal("c-1") == "e-1" && s.rows() == "" })
 	cancel()
 	<-ended
@@ -431,7 +432,7 @@ func TestPostgresIntake_listensOnceThoughAClaimFails(t *testing.T) {
 func TestSQLiteIntake_leavesTheModeOfAFileAlone(t *testing.T) {
 	s := ownShop(t)
 	mustExec(t, s.db, `pragma journal_mode = delete`)
-	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
+	s.put(anEvent("c-1", "e-1"), anEvent("c-1", "e-2"))
 	s.drain()
 	equal(t, "campaign", s.journal("c-1"), "e-1 e-2")
 	must.Equal(t, storetest.Texts(t, s.db, `pragma journal_mode`), []string{"delete"}, "the mode")

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -60,7 +60,7 @@ where id in (select id from %[1]s where source_table = $1 order by id limit $3)
 // keptEvent is the event of a row that was moved.
 type keptEvent struct {
 	id    int64
-	event outbox.Event
+	event event.Event
 }
 
 func (t *table) kept(query string, more ...any) string {
@@ -190,7 +190,7 @@ func (d *drain) checkKept(ctx context.Context) error {
 // appendKept forgets an event that the journal refuses, as it has another one of that id by now.
 func (d *drain) appendKept(ctx context.Context, all []keptEvent) (made int, err error) {
 	for len(all) > 0 {
-		events := make([]outbox.Event, len(all))
+		events := make([]event.Event, len(all))
 		for i := range all {
 			events[i] = all[i].event
 		}
@@ -198,7 +198,7 @@ func (d *drain) appendKept(ctx context.Context, all []keptEvent) (made int, err 
 			made = created(result)
 			return d.lease.held(t, int64(made), d.Intake.core.Now())
 		}})
-		refusal, ok := errors.AsType[*outbox.Refusal](err)
+		refusal, ok := errors.AsType[*event.Refusal](err)
 		if !ok || !rejects(refusal) {
 			return made, err
 		}

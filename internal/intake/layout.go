@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const ownTable = intake.Table
@@ -18,7 +18,7 @@ const orderField = "order"
 
 // fields are the fields of an event that a table may have columns for, in the order in which they are
 // read.
-var fields = append(outbox.EnvelopeNames(), "payload", "metadata", "tags", "occurred_at", "expected_seq")
+var fields = append(event.EnvelopeNames(), "payload", "metadata", "tags", "occurred_at", "expected_seq")
 
 // required are the fields that every event has.
 var required = []string{"campaign_id", "event_id", "event_type", "payload"}
@@ -53,17 +53,17 @@ func (d Definition) layout(postgres bool) (layout, error) {
 	if name != "" {
 		known, ok := layouts[name]
 		if !ok {
-			return nil, outbox.Invalid("layout", "there is no layout %q; use %s", outbound.Shorten(name), outbox.OrList(slices.Sorted(maps.Keys(layouts))))
+			return nil, event.Invalid("layout", "there is no layout %q; use %s", outbound.Shorten(name), event.OrList(slices.Sorted(maps.Keys(layouts))))
 		}
 		l = maps.Clone(known)
 	}
 	for _, field := range slices.Sorted(maps.Keys(d.Columns)) {
 		columns := d.Columns[field]
 		if field != orderField && !slices.Contains(fields, field) {
-			return nil, outbox.Invalid("columns", "%q is not a field of an event; use order, %s", outbound.Shorten(field), strings.Join(fields, ", "))
+			return nil, event.Invalid("columns", "%q is not a field of an event; use order, %s", outbound.Shorten(field), strings.Join(fields, ", "))
 		}
 		if len(columns) == 0 || field == orderField && len(columns) > 1 {
-			return nil, outbox.Invalid("columns", "%s needs one column", field)
+			return nil, event.Invalid("columns", "%s needs one column", field)
 		}
 		for _, column := range columns {
 			if err := checkIdentifier("columns", column); err != nil {
@@ -74,11 +74,11 @@ func (d Definition) layout(postgres bool) (layout, error) {
 	}
 	for _, field := range required {
 		if l[field] == nil {
-			return nil, outbox.Invalid("columns", "%s is missing; every event has %s", field, strings.Join(required, ", "))
+			return nil, event.Invalid("columns", "%s is missing; every event has %s", field, strings.Join(required, ", "))
 		}
 	}
 	if l[orderField] == nil && postgres {
-		return nil, outbox.Invalid("columns", "order is missing: the rows of this table have no order that a database keeps. Name a column that grows with each insert (alter table … add column seq bigint generated always as identity), or order: %s if its values sort by the time they were made (UUIDv7, ULID)", l["event_id"][0])
+		return nil, event.Invalid("columns", "order is missing: the rows of this table have no order that a database keeps. Name a column that grows with each insert (alter table … add column seq bigint generated always as identity), or order: %s if its values sort by the time they were made (UUIDv7, ULID)", l["event_id"][0])
 	}
 	if l[orderField] == nil {
 		l[orderField] = []string{"rowid"}
@@ -97,7 +97,7 @@ func checkTable(table string) error {
 
 func checkIdentifier(field, name string) error {
 	if name == "" || len(name) > 100 || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f || c == '"' }) {
-		return outbox.Invalid(field, "%q cannot be the name of a table or column", outbound.Shorten(name))
+		return event.Invalid(field, "%q cannot be the name of a table or column", outbound.Shorten(name))
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (s *Source) name() string {
 
 // textLimit is how many characters of a short field are read: more than an event may have, so that
 // longer ones are refused.
-const textLimit = outbox.MaxIDLength + 50
+const textLimit = event.MaxIDLength + 50
 
 // short is the expression of a short field: its first characters, and empty for null.
 func (l layout) short(field string) string {

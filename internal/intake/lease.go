@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -67,7 +67,7 @@ func (in *Intake) release(ctx context.Context, l *lease) error {
 
 // lost is the refusal of a process that no longer has the lease.
 func lost() error {
-	return &outbox.Refusal{Err: outbox.ErrLeaseLost, Detail: "another process has taken over the source"}
+	return &event.Refusal{Err: event.ErrLeaseLost, Detail: "another process has taken over the source"}
 }
 
 // held returns lost unless the process has the lease, and keeps others from taking it until the

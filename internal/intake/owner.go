@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -52,7 +52,7 @@ const (
 // ownedBy names the table of owners beside the source's table.
 func (t *table) ownedBy(schema, name string) {
 	o := &t.owners
-	o.name, o.table, o.kept = name, quoted(outbox.IntakeOwners), quoted(keptTable)
+	o.name, o.table, o.kept = name, quoted(inbound.IntakeOwners), quoted(keptTable)
 	if schema != "" {
 		o.table, o.kept = quoted(schema)+"."+o.table, quoted(schema)+"."+o.kept
 	}
@@ -67,7 +67,7 @@ func (t *table) own(ctx context.Context) error {
 		return nil
 	}
 	if !errors.Is(err, sql.ErrNoRows) { // there is no such table, or this user may not read it
-		if _, err := t.deleters.ExecContext(ctx, outbox.CreateIntakeOwners(t.owners.table)); err != nil {
+		if _, err := t.deleters.ExecContext(ctx, inbound.CreateIntakeOwners(t.owners.table)); err != nil {
 			return t.mayNotOwn(err)
 		}
 	}
@@ -77,7 +77,7 @@ func (t *table) own(ctx context.Context) error {
 
 // mayNotOwn adds what helps a user of PostgreSQL without the rights on the table of owners.
 func (t *table) mayNotOwn(err error) error {
-	return t.mayNot(err, outbox.CreateIntakeOwners(t.owners.table), t.owners.table)
+	return t.mayNot(err, inbound.CreateIntakeOwners(t.owners.table), t.owners.table)
 }
 
 // mayNot adds the statements that help a user of PostgreSQL without the rights on a table.

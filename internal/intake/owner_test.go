@@ -9,9 +9,11 @@ import (
 	"time"
 
 	writers "github.com/outboxweb/outboxweb/intake"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -43,17 +45,17 @@ func (s *shop) fallBack() {
 func TestIntake_journalsAgainWhatAFailoverLost(t *testing.T) {
 	s := keeping(t)
 	s.MustAppend(storetest.Event("first", "a"))
-	condition := event("c-1", "e-1")
+	condition := anEvent("c-1", "e-1")
 	condition.ExpectedSeq = new(int64(0))
 	condition.Payload = []byte(`{"amount":12.50,"note":"<a & b>"}`)
-	s.put(event("c-3", "y-1"), condition, event("c-2", "x-1"), event("c-1", "e-2"))
+	s.put(anEvent("c-3", "y-1"), condition, anEvent("c-2", "x-1"), anEvent("c-1", "e-2"))
 	s.drain()
 	s.holds(t, "rows", "", "kept", "y-1 e-1 x-1 e-2")
 	s.fallBack()
 	other := storetest.Event("c-3", "another") // under the id of a lost one: no retry would change that
 	other.EventID = "y-1"
 	s.MustAppend(other)
-	s.put(event("c-1", "e-3"))
+	s.put(anEvent("c-1", "e-3"))
 	s.drain()
 	s.holds(t, "c-1", "e-1 e-2 e-3", "c-2", "x-1", "c-3", "y-1", "kept", "e-1 x-1 e-2 e-3")
 	got := must.Get(s.Events(s.Ctx, "c-1", 0, 1)).Or(t)
@@ -68,9 +70,9 @@ func TestIntake_journalsAgainWhatAFailoverLost(t *testing.T) {
 // The standby took over between the look for lost events and the append: what is kept last is there.
 func TestIntake_journalsAgainWhatAFailoverLostWhileItMoved(t *testing.T) {
 	s := keeping(t)
-	s.put(event("c-1", "e-1"), event("c-2", "x-1"))
+	s.put(anEvent("c-1", "e-1"), anEvent("c-2", "x-1"))
 	s.drain()
-	s.put(event("c-3", "y-1"), event("c-3", "y-2"), event("c-3", "y-3"))
+	s.put(anEvent("c-3", "y-1"), anEvent("c-3", "y-2"), anEvent("c-3", "y-3"))
 	s.worker.OnRead(sync.OnceFunc(func() {
 		s.Exec(`drop trigger events_refuse_delete` + map[string]string{"postgres": " on events"}[dialect()])
 		for _, lost := range []string{"projection_apply_outbox", "event_tags", "events", "campaigns"} {
@@ -85,12 +87,12 @@ func TestIntake_journalsAgainWhatAFailoverLostWhileItMoved(t *testing.T) {
 // Kept events are those of one journal: after a hand-over the next one does not take them.
 func TestIntake_keepsEventsForTheirJournal(t *testing.T) {
 	s := keeping(t)
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	s.drain()
 	mustExec(t, s.db, `update outboxweb_intake_owner set journal = 'new'`)
 	next := s.beside("new")
 	_, next.worker = s.process(next.Fixture, "server-2", intake.Definition{KeepMoved: 10 * time.Minute})
-	s.put(event("c-1", "e-2"))
+	s.put(anEvent("c-1", "e-2"))
 	must.OK(t, next.worker.Step(s.Ctx))
 	equal(t, "events of the new owner", next.events(t), "e-2")
 }
@@ -119,7 +121,7 @@ func (j *journal) refused(tb testing.TB, by string) {
 	must.Hold(tb, err != nil && strings.Contains(err.Error(), "source shop belongs to journal "+by+", since "), "another journal's step: %v", err)
 }
 
-func handOver() outbox.Command {
+func handOver() operator.Command {
 	o := storetest.Ana("moved to a new cluster")
 	o.Confirm = "hand over shop"
 	return o
@@ -131,7 +133,7 @@ func TestIntake_refusesAnotherJournal(t *testing.T) {
 	s.Exec(`update journal_identity set id = 'production'`)
 	laptop := s.beside("laptop")
 	for n := range 6 {
-		s.put(event("c-1", fmt.Sprint("e-", n)))
+		s.put(anEvent("c-1", fmt.Sprint("e-", n)))
 		if n%2 == 0 {
 			s.drain()
 		} else {
@@ -143,7 +145,7 @@ func TestIntake_refusesAnotherJournal(t *testing.T) {
 	equal(t, "events of the other journal", laptop.events(t), "")
 	states := must.Get(laptop.intake.States(t.Context())).Or(t)
 	st := states[0]
-	equal(t, "state", st.State(laptop.Clock.Now()), outbox.IntakeFailing)
+	equal(t, "state", st.State(laptop.Clock.Now()), inbound.IntakeFailing)
 	must.Hold(t, st.Owner == "production" && st.OwnedSince != nil && !st.HandedOver && strings.Contains(st.Error, "this server moves rows to journal laptop. Take"), "state: %+v", st)
 	equal(t, "owner, as its own journal has it", s.state().Owner, "")
 }
@@ -156,20 +158,20 @@ func TestIntake_isHandedOverAndRefusesTheFormerOwner(t *testing.T) {
 	s := ownShop(t)
 	s.Exec(`update journal_identity set id = 'old'`)
 	next := s.beside("new")
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	s.drain()
-	storetest.Refused(t, storetest.No(next.intake.HandOver(t.Context(), handOver(), "shop")), outbox.ErrConflict)
+	storetest.Refused(t, storetest.No(next.intake.HandOver(t.Context(), handOver(), "shop")), event.ErrConflict)
 	next.refused(t, "old")
 	unconfirmed := handOver()
 	unconfirmed.Confirm = ""
-	storetest.Refused(t, storetest.No(next.intake.HandOver(t.Context(), unconfirmed, "shop")), outbox.ErrInvalid)
+	storetest.Refused(t, storetest.No(next.intake.HandOver(t.Context(), unconfirmed, "shop")), event.ErrInvalid)
 	h := must.Get(next.intake.HandOver(t.Context(), handOver(), "shop")).Or(t)
-	equal(t, "handed over", h, outbox.IntakeHandOver{Source: "shop", From: "old", To: "new"})
-	s.put(event("c-1", "e-2"))
+	equal(t, "handed over", h, operator.IntakeHandOver{Source: "shop", From: "old", To: "new"})
+	s.put(anEvent("c-1", "e-2"))
 	must.OK(t, next.worker.Step(t.Context()))
 	equal(t, "events of the new owner", next.events(t), "e-2")
-	storetest.Refused(t, storetest.No(next.intake.HandOver(t.Context(), handOver(), "shop")), outbox.ErrConflict)
-	s.put(event("c-1", "e-3"))
+	storetest.Refused(t, storetest.No(next.intake.HandOver(t.Context(), handOver(), "shop")), event.ErrConflict)
+	s.put(anEvent("c-1", "e-3"))
 	err := s.worker.Step(t.Context())
 	must.Hold(t, err != nil && strings.Contains(err.Error(), "belongs to journal new, since "), "the former owner's step: %v", err)
 	equal(t, "events of the former owner", s.journal("c-1"), "e-1")
@@ -191,7 +193,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 	s.drain()
 	next.refused(t, "old")
 	must.Get(next.intake.HandOver(t.Context(), handOver(), "shop")).Or(t)
-	s.put(event("c-1", "e-1"), event("c-1", "e-2"))
+	s.put(anEvent("c-1", "e-1"), anEvent("c-1", "e-2"))
 	taken := make(chan error, 1)
 	s.worker.OnRead(sync.OnceFunc(func() {
 		go func() { taken <- next.worker.Step(s.Ctx) }()
@@ -217,7 +219,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 func TestSQLiteIntake_deletesNothingOnceHandedOver(t *testing.T) {
 	s := ownShop(t)
 	s.drain()
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	s.worker.OnRead(sync.OnceFunc(func() {
 		mustExec(t, s.db, `update outboxweb_intake_owner set journal = 'new', since = since + 1`)
 	}))
@@ -252,7 +254,7 @@ func TestPostgresIntake_saysWhatAUserMayNot(t *testing.T) {
 	as.User = url.UserPassword(guest, "")
 	s.url = as.String()
 	_, worker := s.process(s.Fixture, "server-2", intake.Definition{KeepMoved: time.Minute})
-	s.put(event("c-1", "e-1"))
+	s.put(anEvent("c-1", "e-1"))
 	for _, table := range []string{"outboxweb_intake_owner", "outboxweb_intake_moved"} {
 		err := worker.Step(s.Ctx)
 		must.Need(t, err != nil, "read without the right to say to whom the source belongs")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -19,7 +19,7 @@ type rejection struct {
 type pending struct {
 	id            int64
 	key, campaign string
-	status        outbox.IntakeRejectionStatus
+	status        inbound.IntakeRejectionStatus
 }
 
 // maxRejections is how many rows of a source may be rejected at a time. Beyond that it is the source

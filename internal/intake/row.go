@@ -8,15 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // row is a row of a source's table.
 type row struct {
 	key        string // its place in the order, and its identity
-	event      outbox.Event
+	event      event.Event
 	expected   sql.NullString
 	bytes      [3]int64 // of payload, metadata and tags in the table; the event may have less
 	at         any      // occurred_at by the column's type
@@ -42,19 +42,19 @@ func (r *row) size() int {
 }
 
 // normalize completes the event and checks what can be checked without the journal. An error is an
-// *outbox.Refusal.
+// *event.Refusal.
 func (r *row) normalize(maxPayload int) error {
 	e := &r.event
 	for i, name := range []string{"payload", "metadata", "tags"} {
 		if r.bytes[i] > int64(maxPayload) {
-			return &outbox.Refusal{Err: outbox.ErrTooLarge, Field: name, Detail: fmt.Sprintf("%s is %d bytes; the limit is %d", name, r.bytes[i], maxPayload)}
+			return &event.Refusal{Err: event.ErrTooLarge, Field: name, Detail: fmt.Sprintf("%s is %d bytes; the limit is %d", name, r.bytes[i], maxPayload)}
 		}
 	}
 	var expected *int64
 	if r.expected.Valid {
 		seq, err := strconv.ParseInt(r.expected.String, 10, 64)
 		if err != nil {
-			return outbox.Invalid("expected_seq", "expected_seq must be a whole number from 0, not %s", outbound.Shorten(r.expected.String))
+			return event.Invalid("expected_seq", "expected_seq must be a whole number from 0, not %s", outbound.Shorten(r.expected.String))
 		}
 		expected = &seq
 	}
@@ -66,9 +66,9 @@ func (r *row) normalize(maxPayload int) error {
 }
 
 // explain is the refusal in the words of the row: a condition on the seq was written as expected_seq.
-func (r *row) explain(refusal *outbox.Refusal) error {
+func (r *row) explain(refusal *event.Refusal) error {
 	if refusal.NextSeq != 0 && r.expected.Valid {
-		return outbox.Conflict("expected_seq %s was missed: the next seq of campaign %q is %d, not %d", r.expected.String, r.event.CampaignID, refusal.NextSeq, r.event.Seq)
+		return event.Conflict("expected_seq %s was missed: the next seq of campaign %q is %d, not %d", r.expected.String, r.event.CampaignID, refusal.NextSeq, r.event.Seq)
 	}
 	return refusal
 }
@@ -79,7 +79,7 @@ func moment(value any) (time.Time, error) {
 	case nil:
 		return time.Time{}, nil
 	case time.Time:
-		if err := outbox.CheckYear(v); err != nil {
+		if err := event.CheckYear(v); err != nil {
 			return time.Time{}, err
 		}
 		return v, nil
@@ -91,12 +91,12 @@ func moment(value any) (time.Time, error) {
 			forms = []string{day + "T" + clock, day + "T" + clock + "Z"}
 		}
 		for _, form := range forms {
-			if t, known := outbox.ParseTime(form); known {
+			if t, known := event.ParseTime(form); known {
 				return moment(t)
 			}
 		}
 	}
-	return time.Time{}, outbox.Invalid("occurred_at", "occurred_at is %s, not a timestamp or a text such as 2026-11-21T07:10:03.12Z", outbound.Shorten(fmt.Sprint(value)))
+	return time.Time{}, event.Invalid("occurred_at", "occurred_at is %s, not a timestamp or a text such as 2026-11-21T07:10:03.12Z", outbound.Shorten(fmt.Sprint(value)))
 }
 
 // content is the row as its rejection keeps it.

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Settings are the value of the configuration's key sources. The zero value has none.
@@ -50,10 +50,10 @@ const (
 	longestKeep  = 7 * 24 * time.Hour
 )
 
-// Source checks the definition of a source. An error is an *outbox.Refusal of kind outbox.ErrInvalid
+// Source checks the definition of a source. An error is an *event.Refusal of kind event.ErrInvalid
 // whose Field is the key at fault, and whose sentence has no secret.
 func (d Definition) Source(name string) (Source, error) {
-	if err := outbox.CheckName("source", name); err != nil {
+	if err := event.CheckName("source", name); err != nil {
 		return Source{}, err
 	}
 	s := Source{Name: name, Table: d.Table, batch: d.BatchSize, poll: d.PollInterval, keep: max(0, d.KeepMoved)}
@@ -61,7 +61,7 @@ func (d Definition) Source(name string) (Source, error) {
 	case s.batch <= 0:
 		s.batch = defaultBatch
 	case s.batch > maxBatch:
-		return s, outbox.Invalid("batch_size", "BatchSize is %d; give at most %d", s.batch, maxBatch)
+		return s, event.Invalid("batch_size", "BatchSize is %d; give at most %d", s.batch, maxBatch)
 	}
 	if s.poll <= 0 {
 		s.poll = defaultPoll
@@ -84,17 +84,17 @@ func (d Definition) Source(name string) (Source, error) {
 func (s *Source) locate(url string) error {
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		if path == "" || strings.Contains(path, ":memory:") {
-			return outbox.Invalid("url", "the path of the SQLite file is missing; use sqlite:PATH")
+			return event.Invalid("url", "the path of the SQLite file is missing; use sqlite:PATH")
 		}
 		s.path, s.Place = path, "sqlite:"+filepath.Clean(path)
 		return nil
 	}
 	if !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
-		return outbox.Invalid("url", "a source is a database: use %s", schemeExamples)
+		return event.Invalid("url", "a source is a database: use %s", schemeExamples)
 	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return outbox.Invalid("url", "it is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE")
+		return event.Invalid("url", "it is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE")
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "outboxweb intake " + s.Name
@@ -113,7 +113,7 @@ func (s *Source) locate(url string) error {
 const schemeExamples = "sqlite:PATH or postgres://USER@HOST/DATABASE"
 
 // Parse parses the value of the key sources. Variables in URLs are looked up with getenv. An error is
-// an *outbox.Refusal of kind outbox.ErrInvalid with its line, whose sentence names the key and no
+// an *event.Refusal of kind event.ErrInvalid with its line, whose sentence names the key and no
 // secret.
 func Parse(node *yaml.Node, getenv func(string) (string, bool)) (Settings, error) {
 	r := &reader{outbound.Reader{Getenv: getenv}}
@@ -149,7 +149,7 @@ func (r *reader) source(e outbound.Entry) Source {
 		return Source{}
 	}
 	s, err := d.Source(e.Name)
-	if refusal, ok := err.(*outbox.Refusal); ok {
+	if refusal, ok := err.(*event.Refusal); ok {
 		at := e
 		if field, given := fields[refusal.Field]; given {
 			at = field

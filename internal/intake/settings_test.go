@@ -8,9 +8,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -77,7 +78,7 @@ func TestParse_namesTheLineAndNoSecret(t *testing.T) {
 		"shop: {url: 'sqlite:a', layout: debezium, columns: {tags: 'x\"'}}": "cannot be the name",
 	} {
 		_, err := parse(t, text)
-		must.Hold(t, errors.Is(err, outbox.ErrInvalid) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "s3cret"), "%s: %v, want %q", text, err, want)
+		must.Hold(t, errors.Is(err, event.ErrInvalid) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "s3cret"), "%s: %v, want %q", text, err, want)
 	}
 }
 
@@ -120,5 +121,5 @@ func TestIntake_refusesColumnsThatDoNotExist(t *testing.T) {
 	s := openShop(t, url, db, d)
 	err := s.worker.Step(s.Ctx)
 	must.Hold(t, err != nil && strings.Contains(err.Error(), "whom"), "read: %v", err)
-	equal(t, "state", s.state().State(s.Clock.Now()), outbox.IntakeFailing)
+	equal(t, "state", s.state().State(s.Clock.Now()), inbound.IntakeFailing)
 }

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -30,7 +31,7 @@ type WorkerConfig struct {
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger // nil means none
 	Lease   time.Duration
-	// MaxPayload is the limit of the journal, in bytes; 0 means outbox.DefaultMaxPayload.
+	// MaxPayload is the limit of the journal, in bytes; 0 means event.DefaultMaxPayload.
 	MaxPayload int
 	// Inline applies a campaign's new events at once, in mode inline_apply_only; nil otherwise.
 	Inline func(ctx context.Context, campaign string) error
@@ -47,10 +48,10 @@ type Worker struct {
 func NewWorker(c WorkerConfig) *Worker {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Lease <= 0 {
-		c.Lease = outbox.DefaultLease
+		c.Lease = event.DefaultLease
 	}
 	if c.MaxPayload <= 0 {
-		c.MaxPayload = outbox.DefaultMaxPayload
+		c.MaxPayload = event.DefaultMaxPayload
 	}
 	w := &Worker{WorkerConfig: c}
 	for _, s := range c.Intake.Settings.Sources {
@@ -171,7 +172,7 @@ func (d *drain) step(ctx context.Context) (more bool, err error) {
 		return false, nil
 	case ofDatabase:
 		return false, d.failed(ctx, from)
-	case errors.Is(err, outbox.ErrLeaseLost):
+	case errors.Is(err, event.ErrLeaseLost):
 		d.log.Warn("another process has taken over the source")
 		d.lease.epoch = 0
 		return false, d.drop(ctx)
@@ -225,8 +226,8 @@ func (d *drain) failed(ctx context.Context, err sourceError) error {
 	if d.Metrics != nil {
 		d.Metrics.IntakeErrors.WithLabelValues(d.Source.Name).Inc()
 	}
-	recorded := d.Intake.record(ctx, &d.lease, seen{failure: outbox.Cause(err).Error(), owner: other.owner}, d.lease.expires)
-	if errors.Is(recorded, outbox.ErrLeaseLost) {
+	recorded := d.Intake.record(ctx, &d.lease, seen{failure: event.Cause(err).Error(), owner: other.owner}, d.lease.expires)
+	if errors.Is(recorded, event.ErrLeaseLost) {
 		recorded = nil
 	}
 	return errors.Join(recorded, d.drop(ctx))
@@ -253,12 +254,12 @@ func (d *drain) batch(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if len(waiting) >= maxRejections {
-		return false, ofSource(outbox.Conflict("%s are rejected: fix the cause, then retry or discard them", outbox.Count(maxRejections, "row", "rows")))
+		return false, ofSource(event.Conflict("%s are rejected: fix the cause, then retry or discard them", event.Count(maxRejections, "row", "rows")))
 	}
 	var campaigns, keys []string
 	retrying := map[string]bool{}
 	for _, p := range waiting {
-		if retrying[p.key] = p.status == outbox.IntakeRetrying; !retrying[p.key] {
+		if retrying[p.key] = p.status == inbound.IntakeRetrying; !retrying[p.key] {
 			campaigns, keys = append(campaigns, p.campaign), append(keys, p.key)
 		}
 	}
@@ -315,9 +316,9 @@ func (d *drain) settle(ctx context.Context, waiting []pending) (left []pending, 
 	for _, p := range waiting {
 		done := false
 		switch p.status {
-		case outbox.IntakeRetrying:
+		case inbound.IntakeRetrying:
 			done, err = d.forgetGone(ctx, p)
-		case outbox.IntakeDiscarding:
+		case inbound.IntakeDiscarding:
 			done, err = true, d.discard(ctx, p)
 		}
 		if err != nil {
@@ -475,7 +476,7 @@ func (j *journalling) appendAll(rows []row) error {
 			return nil
 		}
 		err := j.appendOnce(rows)
-		refusal, ok := errors.AsType[*outbox.Refusal](err)
+		refusal, ok := errors.AsType[*event.Refusal](err)
 		if !ok || !rejects(refusal) {
 			return err
 		}
@@ -491,14 +492,14 @@ func (j *journalling) appendAll(rows []row) error {
 }
 
 // rejects reports whether a refusal is about an event, not about the journal.
-func rejects(r *outbox.Refusal) bool {
-	return errors.Is(r, outbox.ErrInvalid) || errors.Is(r, outbox.ErrTooLarge) || errors.Is(r, outbox.ErrConflict)
+func rejects(r *event.Refusal) bool {
+	return errors.Is(r, event.ErrInvalid) || errors.Is(r, event.ErrTooLarge) || errors.Is(r, event.ErrConflict)
 }
 
 // appendOnce appends rows in one transaction, in which this process must have the lease. A row that
 // was inserted again may have another occurred_at, which is the time of the insert by default.
 func (j *journalling) appendOnce(rows []row) error {
-	events := make([]outbox.Event, len(rows))
+	events := make([]event.Event, len(rows))
 	var again []string
 	for i := range rows {
 		events[i] = rows[i].event

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // busyPause is the least time before an action is retried after the database was busy.
@@ -31,7 +31,7 @@ func UntilFree(ctx context.Context, lease time.Duration, act func() error) error
 	defer pause.Stop()
 	for ; ; <-pause.C {
 		err := act()
-		if err == nil || !errors.Is(err, outbox.ErrBusy) {
+		if err == nil || !errors.Is(err, event.ErrBusy) {
 			return err
 		}
 		if ctx.Err() != nil {

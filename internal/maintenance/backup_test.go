@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -38,8 +40,8 @@ func TestSQLiteBackup_refusesADirectoryInUse(t *testing.T) {
 	f := own(t)
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600))
-	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), outbox.ErrSetup, dir, "not empty")
-	refused(t, f.Backup(f.Ctx, filepath.Join(dir, "notes.txt"), storetest.Quiet), outbox.ErrSetup, "notes.txt")
+	refused(t, f.Backup(f.Ctx, dir, storetest.Quiet), event.ErrSetup, dir, "not empty")
+	refused(t, f.Backup(f.Ctx, filepath.Join(dir, "notes.txt"), storetest.Quiet), event.ErrSetup, "notes.txt")
 	holds(t, dir, 1)
 }
 
@@ -49,18 +51,18 @@ func TestSQLiteRestore_refusesToOverwriteAndWhatIsNoBackup(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	f.Unchanged(func() {
-		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "already exists", "move it away")
+		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), event.ErrSetup, "already exists", "move it away")
 	})
-	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(dbtest.Files(t.TempDir())), arrange), outbox.ErrSetup, "is not a backup")
+	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(dbtest.Files(t.TempDir())), arrange), event.ErrSetup, "is not a backup")
 	// The write-ahead log of databases that were moved away would be replayed into the restored ones.
 	left := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(left, "projections.db-wal"), []byte("x"), 0o600))
-	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), outbox.ErrSetup, "projections.db-wal", "move it away")
+	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(left)), arrange), event.ErrSetup, "projections.db-wal", "move it away")
 	holds(t, left, 1)
 	newer := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "projections.db"))
 	must.Get(newer.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)).Or(t)
 	to := t.TempDir()
-	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(to)), arrange), outbox.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
+	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(to)), arrange), event.ErrSetup, filepath.Join(dir, "projections.db"), "has version 9999", "newer outboxweb")
 	holds(t, to, 0)
 }
 
@@ -168,11 +170,11 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	f.MustSkip(ids[0], 1)
 	f.Drain()
 	must.Get(f.SetGroupNote(f.Ctx, ana(""), "no such thing", "known")).Or(t)
-	scene := outbox.Command{By: outbox.Operator{Name: "scene"}}
-	must.Get(tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", outbox.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour))).Or(t)
+	scene := operator.Command{By: operator.Operator{Name: "scene"}}
+	must.Get(tokens.New(f.Store).CreateToken(f.Ctx, scene, "0123", operator.RoleOperator, "deploy", f.Clock.Now().Add(24*time.Hour))).Or(t)
 	f.Clock.Advance(2 * time.Minute)
 	f.MustSample()
-	op := f.StartOperation(outbox.OperationRequest{Canary: true})
+	op := f.StartOperation(operations.OperationRequest{Canary: true})
 	f.StepOperation(op.ID)
 	before := rowCounts(f)
 	for _, table := range []string{"skips", "watermark_skips", "operations", "operation_groups", "operation_rows", "group_notes", "samples", "campaign_samples", "attempts", "audit_log", "audit_log_rows", "event_tags", "tokens"} {
@@ -182,26 +184,26 @@ func TestBackup_carriesEveryTableAndItsWork(t *testing.T) {
 	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	r := restoredTo(f, dir, dbtest.Fresh(t))
 	must.Equal(t, rowCounts(r), before, "rows by table")
-	for r.Operation(op.ID).Status == outbox.OperationRunning {
+	for r.Operation(op.ID).Status == operations.OperationRunning {
 		r.Drain()
 		r.StepOperation(op.ID)
 	}
 	d := r.Operation(op.ID)
-	must.Hold(t, d.Status == outbox.OperationDone && d.Totals.Done == 3, "the operation came to %s with %+v", d.Status, d.Totals)
-	refused(t, storetest.No(r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "1"))), outbox.ErrConflict, "conflicting event")
+	must.Hold(t, d.Status == operations.OperationDone && d.Totals.Done == 3, "the operation came to %s with %+v", d.Status, d.Totals)
+	refused(t, storetest.No(r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "1"))), event.ErrConflict, "conflicting event")
 	r.MustAppend(storetest.Tagged("tagged", "counted", "seat", "2"))
-	refused(t, storetest.No(r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "2"))), outbox.ErrConflict, "conflicting event")
+	refused(t, storetest.No(r.AppendUnless(storetest.Event("tagged", "counted"), 0, storetest.Item("", "seat", "2"))), event.ErrConflict, "conflicting event")
 	r.Drain()
 	r.Failing("no such thing", "late", 1)
-	for r.MustCampaign("late").HeadStatus != outbox.Dead {
+	for r.MustCampaign("late").HeadStatus != event.Dead {
 		r.Clock.Advance(5 * time.Minute)
 		r.Fail("no such thing", "late")
 	}
-	next := r.StartOperation(outbox.OperationRequest{})
+	next := r.StartOperation(operations.OperationRequest{})
 	must.Hold(t, next.ID > op.ID, "the next operation has the number %d", next.ID)
 	known := tokens.New(r.Store)
 	must.Equal(t, must.Get(known.TokenByHash(r.Ctx, "0123")).Or(t).State(r.Clock.Now()), "valid", "the token came back as")
-	must.Equal(t, must.Get(known.CreateToken(r.Ctx, scene, "4567", outbox.RoleViewer, "deploy", r.Clock.Now().Add(time.Hour))).Or(t).ID, 2, "the next token has the number")
+	must.Equal(t, must.Get(known.CreateToken(r.Ctx, scene, "4567", operator.RoleViewer, "deploy", r.Clock.Now().Add(time.Hour))).Or(t).ID, 2, "the next token has the number")
 	r.WantMarks(fmt.Sprintf("%s 1 1", ids[0]))
 	r.Sound()
 }
@@ -212,19 +214,19 @@ func TestPostgresRestore_refusesWhatIsInItsWay(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backup")
 	must.OK(t, f.Backup(f.Ctx, dir, storetest.Quiet))
 	f.Unchanged(func() {
-		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), outbox.ErrSetup, "the schema journal", "has tables already")
+		refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(f.Pair), arrange), event.ErrSetup, "the schema journal", "has tables already")
 	})
 	fresh := dbtest.Fresh(t)
-	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), outbox.ErrSetup, "is not a backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
+	refused(t, maintenance.Restore(f.Ctx, t.TempDir(), storetest.OptionsFor(fresh), arrange), event.ErrSetup, "is not a backup for --journal-db", "neither journal.db nor journal.SCHEMA.dump")
 	file := t.TempDir()
-	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(file)), arrange), outbox.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
+	refused(t, maintenance.Restore(f.Ctx, dir, storetest.OptionsFor(dbtest.Files(file)), arrange), event.ErrSetup, "of the journal database", "is of PostgreSQL and cannot become a SQLite file", "--journal-db", "search_path=journal")
 	holds(t, file, 0)
 	other := storetest.OptionsFor(fresh)
 	other.Journal = strings.Replace(other.Journal, "search_path=journal", "search_path=elsewhere", 1)
-	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), outbox.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")
+	refused(t, maintenance.Restore(context.Background(), dir, other, arrange), event.ErrSetup, "of the schema journal; restore it into the same schema", "search_path=journal")
 	copies := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(copies, "journal.db"), nil, 0o600))
 	missing := dbtest.InSchema(storetest.UnusedDatabase(t, "never_restored"), "journal")
-	refused(t, maintenance.Restore(f.Ctx, copies, store.Options{Journal: missing, Projections: fresh.Projections}, arrange), outbox.ErrSetup, "is of SQLite and cannot become a PostgreSQL database", "--journal-db", "sqlite:")
+	refused(t, maintenance.Restore(f.Ctx, copies, store.Options{Journal: missing, Projections: fresh.Projections}, arrange), event.ErrSetup, "is of SQLite and cannot become a PostgreSQL database", "--journal-db", "sqlite:")
 	storetest.AtServer(t, `do $$ begin if exists (select from pg_database where datname = 'never_restored') then raise exception 'a refused restore made the database'; end if; end $$`)
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -36,15 +37,15 @@ const (
 // by less than an hour is not found. Some data cannot be compared with anything: the errors and
 // attempts of rows, who paused a campaign, and audit records. The database itself must refuse
 // changes to events and audit records.
-func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64)) (outbox.CheckReport, error) {
-	report := outbox.CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []outbox.Violation{}, NotCompared: []outbox.NotCompared{}}
+func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64)) (campaign.CheckReport, error) {
+	report := campaign.CheckReport{Checked: map[string]int64{"campaigns": 0, "events": 0, "rows": 0, "skips": 0, "tags": 0, "skipped": 0}, Violations: []campaign.Violation{}, NotCompared: []campaign.NotCompared{}}
 	summary, err := m.core.Summary(ctx)
-	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
+	if err != nil && !errors.Is(err, event.ErrDamaged) {
 		return report, err
 	}
 	err = m.eachCampaignPage(ctx, func(page []*store.CampaignRow, _ map[string]readmodel.Watermark) error {
 		for _, c := range page {
-			if err := m.checkUntilStill(ctx, c.ID, &report); errors.Is(err, outbox.ErrDamaged) {
+			if err := m.checkUntilStill(ctx, c.ID, &report); errors.Is(err, event.ErrDamaged) {
 				unreadable(&report, "", &queue.CampaignError{CampaignID: c.ID, Err: err})
 			} else if err != nil {
 				return err
@@ -55,18 +56,20 @@ func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64
 		return nil
 	})
 	steps := slices.Concat([]store.CheckStep{
-		{About: "the table of campaigns", Check: func(context.Context, *outbox.CheckReport) error { return err }},
+		{About: "the table of campaigns", Check: func(context.Context, *campaign.CheckReport) error { return err }},
 		{About: "what the projections know", Check: m.checkStrays},
 	}, m.core.Checks(), []store.CheckStep{
 		{About: "the index of tags", Check: m.checkTags},
 		{About: "the sequences", Check: m.checkSequences},
-		{About: "the pages of the journal", Check: func(ctx context.Context, r *outbox.CheckReport) error { return checkPages(ctx, m.core.Journal().DB, r) }},
-		{About: "the pages of the projections", Check: func(ctx context.Context, r *outbox.CheckReport) error {
+		{About: "the pages of the journal", Check: func(ctx context.Context, r *campaign.CheckReport) error {
+			return checkPages(ctx, m.core.Journal().DB, r)
+		}},
+		{About: "the pages of the projections", Check: func(ctx context.Context, r *campaign.CheckReport) error {
 			return checkPages(ctx, m.core.ReadModel().DB, r)
 		}},
 	})
 	for _, step := range steps {
-		if err := step.Check(ctx, &report); errors.Is(err, outbox.ErrDamaged) {
+		if err := step.Check(ctx, &report); errors.Is(err, event.ErrDamaged) {
 			unreadable(&report, step.About, err)
 		} else if err != nil {
 			return report, fmt.Errorf("check: %w", err)
@@ -77,12 +80,12 @@ func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64
 }
 
 // checkSequences finds sequences below numbers of their tables' rows.
-func (m *Maintenance) checkSequences(ctx context.Context, r *outbox.CheckReport) error {
+func (m *Maintenance) checkSequences(ctx context.Context, r *campaign.CheckReport) error {
 	for _, d := range []*sqldb.DB{m.core.Journal().DB, m.core.ReadModel().DB} {
 		err := d.Read(ctx, func(t *sqldb.Tx) error {
 			behind, err := t.BehindIdentities()
 			for _, i := range behind {
-				r.Add(outbox.InvariantSequence, "", 0, "the sequence of %s.%s in the %s database is at %d, below %d, as after a copy of the table; restart the servers, or run: %s", i.Table, i.Column, d.Name, i.Drawn, i.Highest, i.Raise())
+				r.Add(campaign.InvariantSequence, "", 0, "the sequence of %s.%s in the %s database is at %d, below %d, as after a copy of the table; restart the servers, or run: %s", i.Table, i.Column, d.Name, i.Drawn, i.Highest, i.Raise())
 			}
 			return err
 		})
@@ -94,7 +97,7 @@ func (m *Maintenance) checkSequences(ctx context.Context, r *outbox.CheckReport)
 }
 
 // unreadable adds a violation for each error joined in err.
-func unreadable(r *outbox.CheckReport, about string, err error) {
+func unreadable(r *campaign.CheckReport, about string, err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			unreadable(r, about, err)
@@ -102,20 +105,20 @@ func unreadable(r *outbox.CheckReport, about string, err error) {
 		return
 	}
 	if one, ok := errors.AsType[*queue.CampaignError](err); ok {
-		r.Add(outbox.InvariantReadable, one.CampaignID, 0, "cannot be read: %v", one.Err)
+		r.Add(campaign.InvariantReadable, one.CampaignID, 0, "cannot be read: %v", one.Err)
 		return
 	}
-	r.Add(outbox.InvariantReadable, "", 0, "%s cannot be read: %v", about, err)
+	r.Add(campaign.InvariantReadable, "", 0, "%s cannot be read: %v", about, err)
 }
 
 // checkPages lists the damaged pages of a database file. A PostgreSQL server detects its own
 // when it reads them.
-func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) error {
+func checkPages(ctx context.Context, d *sqldb.DB, report *campaign.CheckReport) error {
 	found, err := d.DamagedPages(ctx)
 	for _, line := range found {
 		if line != "ok" && !strings.HasPrefix(line, "***") {
-			report.Add(outbox.InvariantReadable, "", 0, "the %s database: %s", d.Name, line)
-			if errors.Is(err, outbox.ErrDamaged) {
+			report.Add(campaign.InvariantReadable, "", 0, "the %s database: %s", d.Name, line)
+			if errors.Is(err, event.ErrDamaged) {
 				err = nil // the line says where
 			}
 		}
@@ -125,7 +128,7 @@ func checkPages(ctx context.Context, d *sqldb.DB, report *outbox.CheckReport) er
 
 // checkUntilStill checks one campaign until the watermarks read before and after one snapshot
 // of the journal agree.
-func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *outbox.CheckReport) error {
+func (m *Maintenance) checkUntilStill(ctx context.Context, id string, report *campaign.CheckReport) error {
 	poll := time.NewTicker(stillPoll)
 	defer poll.Stop()
 	for try := range checkTries {
@@ -171,10 +174,10 @@ type finding struct {
 	campaign     string
 	events, rows int64
 	skips, epoch int64
-	report       outbox.CheckReport
+	report       campaign.CheckReport
 }
 
-func (f *finding) add(invariant outbox.Invariant, seq int64, format string, args ...any) {
+func (f *finding) add(invariant campaign.Invariant, seq int64, format string, args ...any) {
 	f.report.Add(invariant, f.campaign, seq, format, args...)
 }
 
@@ -238,7 +241,7 @@ func (m *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 			var name, state string
 			var seq int64
 			err := row.Scan(&name, &seq, &state)
-			f.add(outbox.InvariantCursor, seq, "the cursor of projection %s says %s at event %d; the watermark is at %d", name, state, seq, w.AppliedSeq)
+			f.add(campaign.InvariantCursor, seq, "the cursor of projection %s says %s at event %d; the watermark is at %d", name, state, seq, w.AppliedSeq)
 			return err
 		}, selectOddCursors, f.campaign)
 		if err != nil {
@@ -254,10 +257,10 @@ func (m *Maintenance) checkCounts(ctx context.Context, f *finding, w readmodel.W
 		return err
 	}
 	if aside != w.SetAside {
-		f.add(outbox.InvariantSetAside, w.AppliedSeq, "the watermark counts %d quarantined or paused projections; there are %d", w.SetAside, aside)
+		f.add(campaign.InvariantSetAside, w.AppliedSeq, "the watermark counts %d quarantined or paused projections; there are %d", w.SetAside, aside)
 	}
 	if open != w.OpenFailures {
-		f.add(outbox.InvariantOpenFailures, w.AppliedSeq, "the watermark counts %d open failures; there are %d", w.OpenFailures, open)
+		f.add(campaign.InvariantOpenFailures, w.AppliedSeq, "the watermark counts %d open failures; there are %d", w.OpenFailures, open)
 	}
 	return nil
 }
@@ -273,24 +276,24 @@ func checkJournal(t *store.Tx, f *finding, c *store.CampaignRow, w readmodel.Wat
 			return err
 		}
 		if e.Position <= position {
-			f.add(outbox.InvariantJournalPosition, e.Seq, "position %d follows position %d", e.Position, position)
+			f.add(campaign.InvariantJournalPosition, e.Seq, "position %d follows position %d", e.Position, position)
 		}
 		position = e.Position
 		times.next(e.Seq, e.RecordedAt)
 		f.events++
 		if e.Seq != last+1 {
-			f.add(outbox.InvariantJournalDense, e.Seq, "seq %d follows seq %d", e.Seq, last)
+			f.add(campaign.InvariantJournalDense, e.Seq, "seq %d follows seq %d", e.Seq, last)
 		}
 		last = e.Seq
 		if e.ContentHash() != e.EventHash {
-			f.add(outbox.InvariantJournalHash, e.Seq, "the content of the event does not match its hash")
+			f.add(campaign.InvariantJournalHash, e.Seq, "the content of the event does not match its hash")
 		}
-		if chain = outbox.NextChainHash(chain, e.Seq, e.EventHash); chain != e.ChainHash {
-			f.add(outbox.InvariantJournalChain, e.Seq, "the chain of hashes is broken here")
+		if chain = event.NextChainHash(chain, e.Seq, e.EventHash); chain != e.ChainHash {
+			f.add(campaign.InvariantJournalChain, e.Seq, "the chain of hashes is broken here")
 			chain = e.ChainHash
 		}
 		if e.Seq == w.AppliedSeq && e.ChainHash != w.AppliedHash {
-			f.add(outbox.InvariantWatermarkHash, e.Seq, "the projections were built from another event")
+			f.add(campaign.InvariantWatermarkHash, e.Seq, "the projections were built from another event")
 		}
 		return nil
 	}, store.SelectEvent+` where campaign_id = $1 order by seq`, c.ID)
@@ -299,13 +302,13 @@ func checkJournal(t *store.Tx, f *finding, c *store.CampaignRow, w readmodel.Wat
 	}
 	times.checkEvent(sqldb.At(c.UpdatedAt)) // the last event is before the campaign's last change
 	if c.HighWater != last || c.ChainHash != chain {
-		f.add(outbox.InvariantCampaignRow, c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, last)
+		f.add(campaign.InvariantCampaignRow, c.HighWater, "the campaign's row says the journal ends at %d; it ends at %d", c.HighWater, last)
 	}
 	switch {
 	case w.AppliedSeq > last && last == 0:
-		f.add(outbox.InvariantWatermarkBound, w.AppliedSeq, "the projections have a campaign that is not in the journal")
+		f.add(campaign.InvariantWatermarkBound, w.AppliedSeq, "the projections have a campaign that is not in the journal")
 	case w.AppliedSeq > last:
-		f.add(outbox.InvariantWatermarkBound, w.AppliedSeq, "the watermark is above the journal's end at %d", last)
+		f.add(campaign.InvariantWatermarkBound, w.AppliedSeq, "the watermark is above the journal's end at %d", last)
 	}
 	return nil
 }

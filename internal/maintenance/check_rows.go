@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -37,7 +38,7 @@ func (r *recordings) checkEvent(after time.Time) {
 	}
 	early, late := r.before.Sub(r.now) > clockSlack, r.now.Sub(after) > clockSlack
 	if r.before.Sub(after) <= clockSlack && (early || late) {
-		r.add(outbox.InvariantRecordedAt, r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
+		r.add(campaign.InvariantRecordedAt, r.seq, "the event was recorded at %s, but the events before and after it were recorded between %s and %s",
 			r.now.Format(time.RFC3339), r.before.Format(time.RFC3339), after.Format(time.RFC3339))
 		return // the previous event stays the reference for the next
 	}
@@ -46,7 +47,7 @@ func (r *recordings) checkEvent(after time.Time) {
 
 // checkedRow is a row with the columns that only check reads.
 type checkedRow struct {
-	outbox.Row
+	campaign.Row
 	epoch int64
 }
 
@@ -66,11 +67,11 @@ func (m *Maintenance) checkRows(t *store.Tx, f *finding, c *store.CampaignRow, w
 		}
 		*counts.Count(string(r.Status))++
 		switch {
-		case r.Seq <= w.AppliedSeq && r.Status != outbox.Processing && r.Seq > c.Suspect:
+		case r.Seq <= w.AppliedSeq && r.Status != event.Processing && r.Seq > c.Suspect:
 			// Up to suspect, the rows of a dead worker are reprocessed one by one.
-			f.add(outbox.InvariantAppliedAndOwed, r.Seq, "the event is applied and still has a row that is %s", r.Status)
+			f.add(campaign.InvariantAppliedAndOwed, r.Seq, "the event is applied and still has a row that is %s", r.Status)
 		case r.Seq > w.AppliedSeq && r.Seq != next:
-			f.add(outbox.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)
+			f.add(campaign.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, r.Seq-1)
 			next = r.Seq + 1
 		case r.Seq > w.AppliedSeq:
 			next++
@@ -82,10 +83,10 @@ func (m *Maintenance) checkRows(t *store.Tx, f *finding, c *store.CampaignRow, w
 		return err
 	}
 	if next <= c.HighWater && m.core.Mode().Enqueues() {
-		f.add(outbox.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, c.HighWater)
+		f.add(campaign.InvariantEventOwed, next, "events %d to %d are neither applied nor have a row", next, c.HighWater)
 	}
 	if counts.Counts != c.Counts {
-		f.add(outbox.InvariantCampaignRow, 0, "the campaign's row counts %+v; its rows are %+v", c.Counts, counts.Counts)
+		f.add(campaign.InvariantCampaignRow, 0, "the campaign's row counts %+v; its rows are %+v", c.Counts, counts.Counts)
 	}
 	f.checkHead(c, head.Row)
 	return nil
@@ -95,36 +96,36 @@ func (m *Maintenance) checkRows(t *store.Tx, f *finding, c *store.CampaignRow, w
 func (f *finding) checkRow(c *store.CampaignRow, head, r checkedRow) {
 	failed := r.Status.Stuck()
 	switch {
-	case !slices.Contains(outbox.Statuses, r.Status):
-		f.add(outbox.InvariantRowState, r.Seq, "the row has the unknown status %q", r.Status)
+	case !slices.Contains(event.Statuses, r.Status):
+		f.add(campaign.InvariantRowState, r.Seq, "the row has the unknown status %q", r.Status)
 	case r.AttemptCount < 0, failed && r.AttemptCount == 0 && r.Seq == head.Seq:
-		f.add(outbox.InvariantRowState, r.Seq, "the row is %s after %s", r.Status, outbox.Count(int64(r.AttemptCount), "attempt", "attempts"))
-	case r.Status == outbox.Processing && (c.LeaseOwner == "" || r.Seq > head.Seq && head.Status != outbox.Processing):
-		f.add(outbox.InvariantBehindHead, r.Seq, "the row is processing although no worker holds the campaign")
+		f.add(campaign.InvariantRowState, r.Seq, "the row is %s after %s", r.Status, event.Count(int64(r.AttemptCount), "attempt", "attempts"))
+	case r.Status == event.Processing && (c.LeaseOwner == "" || r.Seq > head.Seq && head.Status != event.Processing):
+		f.add(campaign.InvariantBehindHead, r.Seq, "the row is processing although no worker holds the campaign")
 	case failed && r.Seq > head.Seq && (r.AttemptCount == 0 || !head.UpdatedAt.After(r.UpdatedAt)):
 		// After older projections were restored, the rows before it were inserted after it had
 		// failed.
-		f.add(outbox.InvariantBehindHead, r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
+		f.add(campaign.InvariantBehindHead, r.Seq, "the row is %s although event %d before it has not been applied", r.Status, head.Seq)
 	}
 	if r.epoch > c.LeaseEpoch || r.epoch < 0 {
-		f.add(outbox.InvariantEpoch, r.Seq, "the row was claimed under epoch %d, but the campaign's lease is at %d", r.epoch, c.LeaseEpoch)
+		f.add(campaign.InvariantEpoch, r.Seq, "the row was claimed under epoch %d, but the campaign's lease is at %d", r.epoch, c.LeaseEpoch)
 	}
 }
 
 // checkHead compares the head's status and due time in the campaign's row with the head.
-func (f *finding) checkHead(c *store.CampaignRow, head outbox.Row) {
+func (f *finding) checkHead(c *store.CampaignRow, head campaign.Row) {
 	if head.Seq != c.Head.Int64 || string(head.Status) != c.HeadStatus.String {
-		f.add(outbox.InvariantCampaignRow, head.Seq, "the campaign's row says the head is event %d (%s)", c.Head.Int64, c.HeadStatus.String)
+		f.add(campaign.InvariantCampaignRow, head.Seq, "the campaign's row says the head is event %d (%s)", c.Head.Int64, c.HeadStatus.String)
 		return
 	}
 	if head.Seq > 0 && (!sqldb.At(c.HeadNext.Int64).Equal(head.NextAttemptAt) || !sqldb.At(c.Oldest.Int64).Equal(head.EnqueuedAt)) {
-		f.add(outbox.InvariantCampaignRow, head.Seq, "the campaign's row says that the head waits since %s and may be tried at %s; its row says %s and %s",
+		f.add(campaign.InvariantCampaignRow, head.Seq, "the campaign's row says that the head waits since %s and may be tried at %s; its row says %s and %s",
 			moment(c.Oldest.Int64), moment(c.HeadNext.Int64), head.EnqueuedAt.Format(time.RFC3339Nano), head.NextAttemptAt.Format(time.RFC3339Nano))
 		return
 	}
 	least, most := dueBetween(c)
 	if c.Due.Valid != (most > 0) || c.Due.Valid && (c.Due.Int64 < least || c.Due.Int64 > most) {
-		f.add(outbox.InvariantCampaignRow, head.Seq, "the campaign's row is due at %s; it should be due at %s", moment(c.Due.Int64), moment(most))
+		f.add(campaign.InvariantCampaignRow, head.Seq, "the campaign's row is due at %s; it should be due at %s", moment(c.Due.Int64), moment(most))
 	}
 }
 
@@ -137,9 +138,9 @@ func dueBetween(c *store.CampaignRow) (least, most int64) {
 	}
 	hold, until := c.ClaimFacts().Blocker(now)
 	switch {
-	case hold != outbox.BlockerNone:
+	case hold != campaign.BlockerNone:
 		return until, until
-	case outbox.Status(c.HeadStatus.String) == outbox.Pending: // any time, since the clock may have been adjusted
+	case event.Status(c.HeadStatus.String) == event.Pending: // any time, since the clock may have been adjusted
 		return 1, until
 	}
 	return min(c.HeadNext.Int64, until), until
@@ -169,11 +170,11 @@ func checkRowEvents(t *store.Tx, f *finding) error {
 		}
 		switch {
 		case event == 0:
-			f.add(outbox.InvariantRowEvent, seq, "the row belongs to no event in the journal")
+			f.add(campaign.InvariantRowEvent, seq, "the row belongs to no event in the journal")
 		case says != is:
-			f.add(outbox.InvariantRowEvent, seq, "the row says that its event is %s; it is %s", says, is)
+			f.add(campaign.InvariantRowEvent, seq, "the row says that its event is %s; it is %s", says, is)
 		default:
-			f.add(outbox.InvariantRowEvent, seq, "the row says that its event was recorded at %s; the event says %s", moment(enqueued), moment(recorded))
+			f.add(campaign.InvariantRowEvent, seq, "the row says that its event was recorded at %s; the event says %s", moment(enqueued), moment(recorded))
 		}
 		return nil
 	}, selectOddRows, f.campaign)
@@ -184,9 +185,9 @@ func checkRowEvents(t *store.Tx, f *finding) error {
 func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 	switch {
 	case c.LeaseEpoch < 0 || w.FenceEpoch > c.LeaseEpoch:
-		f.add(outbox.InvariantEpoch, 0, "the fence of the projections is at epoch %d, above the lease's %d, so no worker can apply events", w.FenceEpoch, c.LeaseEpoch)
+		f.add(campaign.InvariantEpoch, 0, "the fence of the projections is at epoch %d, above the lease's %d, so no worker can apply events", w.FenceEpoch, c.LeaseEpoch)
 	case w.AppliedSeq > 0 && w.FenceEpoch <= 0:
-		f.add(outbox.InvariantEpoch, 0, "events were applied, but the fence of the projections is at epoch %d", w.FenceEpoch)
+		f.add(campaign.InvariantEpoch, 0, "events were applied, but the fence of the projections is at epoch %d", w.FenceEpoch)
 	}
 }
 
@@ -194,21 +195,21 @@ func (f *finding) checkEpochs(c *store.CampaignRow, w readmodel.Watermark) {
 // while a worker has yet to settle.
 func (f *finding) checkApplied(c *store.CampaignRow, w readmodel.Watermark) {
 	if c.Diverged == "" && (c.Applied > w.AppliedSeq || c.Applied < w.AppliedSeq && c.LeaseOwner == "") {
-		f.add(outbox.InvariantCampaignRow, w.AppliedSeq, "the campaign's row says that %s applied; the projections have %d", outbox.Count(c.Applied, "event is", "events are"), w.AppliedSeq)
+		f.add(campaign.InvariantCampaignRow, w.AppliedSeq, "the campaign's row says that %s applied; the projections have %d", event.Count(c.Applied, "event is", "events are"), w.AppliedSeq)
 	}
 }
 
 // checkStrays looks for campaigns without a row in campaigns.
-func (m *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckReport) error {
+func (m *Maintenance) checkStrays(ctx context.Context, report *campaign.CheckReport) error {
 	err := m.eachStray(ctx, func(strays []stray) error {
 		for _, x := range strays {
 			switch {
 			case x.events:
-				report.Add(outbox.InvariantCampaignRow, x.id, 0, "the campaign has events but no row in campaigns; outboxweb gaps --repair adds one")
+				report.Add(campaign.InvariantCampaignRow, x.id, 0, "the campaign has events but no row in campaigns; outboxweb gaps --repair adds one")
 			case x.applied:
-				report.Add(outbox.InvariantWatermarkBound, x.id, 0, "the projections have a campaign that is not in the journal")
+				report.Add(campaign.InvariantWatermarkBound, x.id, 0, "the projections have a campaign that is not in the journal")
 			default:
-				report.Add(outbox.InvariantRowEvent, x.id, 0, "there are rows of a campaign that is not in the journal")
+				report.Add(campaign.InvariantRowEvent, x.id, 0, "there are rows of a campaign that is not in the journal")
 			}
 		}
 		return nil
@@ -221,11 +222,11 @@ func (m *Maintenance) checkStrays(ctx context.Context, report *outbox.CheckRepor
 
 // CheckTables looks in tables of the projections database for rows of campaigns that the
 // journal does not have, or of which nothing was applied.
-func (m *Maintenance) CheckTables(ctx context.Context, tables []string, report *outbox.CheckReport) error {
+func (m *Maintenance) CheckTables(ctx context.Context, tables []string, report *campaign.CheckReport) error {
 	for _, table := range tables {
 		missing, err := m.core.ReadModel().Missing(ctx, []string{table})
 		if missing != "" {
-			report.Add(outbox.InvariantReadModelTable, "", 0, "table %s is missing; a running worker makes its projection's tables again within half a minute, and a replay fills them", table)
+			report.Add(campaign.InvariantReadModelTable, "", 0, "table %s is missing; a running worker makes its projection's tables again within half a minute, and a replay fills them", table)
 			continue
 		}
 		if err != nil {
@@ -251,7 +252,7 @@ where not exists (select 1 from projection_watermarks w where w.campaign_id = r.
 // engineTables may have rows of a campaign of which nothing is applied yet.
 var engineTables = []string{"projection_cursors", "failures", "watermark_skips"}
 
-func (m *Maintenance) checkKnown(ctx context.Context, table string, ids []string, report *outbox.CheckReport) error {
+func (m *Maintenance) checkKnown(ctx context.Context, table string, ids []string, report *campaign.CheckReport) error {
 	for page := range slices.Chunk(ids, campaignPage) {
 		known, err := sqldb.Reading(ctx, m.core.Journal(), "", func(t *store.Tx) (map[string]*store.CampaignRow, error) { return t.Campaigns(page) })
 		if err != nil {
@@ -260,9 +261,9 @@ func (m *Maintenance) checkKnown(ctx context.Context, table string, ids []string
 		for _, id := range page {
 			switch {
 			case known[id] == nil:
-				report.Add(outbox.InvariantUnknownCampaign, id, 0, "table %s has rows of a campaign that is not in the journal", table)
+				report.Add(campaign.InvariantUnknownCampaign, id, 0, "table %s has rows of a campaign that is not in the journal", table)
 			case !slices.Contains(engineTables, table):
-				report.Add(outbox.InvariantUnknownCampaign, id, 0, "table %s has rows of a campaign of which no event was applied", table)
+				report.Add(campaign.InvariantUnknownCampaign, id, 0, "table %s has rows of a campaign of which no event was applied", table)
 			}
 		}
 	}

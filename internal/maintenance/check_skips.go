@@ -4,7 +4,8 @@ import (
 	"context"
 	"math"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -15,8 +16,8 @@ import (
 // disagree.
 func (m *Maintenance) skipSuspects(ctx context.Context, page []*store.CampaignRow, marks map[string]readmodel.Watermark) (map[string]bool, error) {
 	first, last := page[0].ID, page[len(page)-1].ID
-	standing, err := sqldb.Reading(ctx, m.core.Journal(), "read skips", func(t *store.Tx) (map[string][]outbox.Skip, error) {
-		standing := make(map[string][]outbox.Skip)
+	standing, err := sqldb.Reading(ctx, m.core.Journal(), "read skips", func(t *store.Tx) (map[string][]event.Skip, error) {
+		standing := make(map[string][]event.Skip)
 		return standing, t.Each(func(row sqldb.Row) error {
 			k, err := store.ScanSkip(row)
 			standing[k.CampaignID] = append(standing[k.CampaignID], k)
@@ -47,14 +48,14 @@ func checkSkips(t *store.Tx, f *finding, c *store.CampaignRow, w readmodel.Water
 		return err
 	}
 	f.skips = int64(len(standing))
-	queue.Contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add(outbox.InvariantSkips, seq, "%s", what) })
+	queue.Contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add(campaign.InvariantSkips, seq, "%s", what) })
 	for _, k := range standing {
 		if k.AppliedAt != nil && k.Seq > w.AppliedSeq {
-			f.add(outbox.InvariantSkips, k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
+			f.add(campaign.InvariantSkips, k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)
 		}
 	}
 	if f.skips != c.Skips {
-		f.add(outbox.InvariantCampaignRow, 0, "the campaign's row counts %s, not %d", outbox.Count(c.Skips, "skipped event", "skipped events"), f.skips)
+		f.add(campaign.InvariantCampaignRow, 0, "the campaign's row counts %s, not %d", event.Count(c.Skips, "skipped event", "skipped events"), f.skips)
 	}
 	return nil
 }

@@ -6,7 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -39,7 +40,7 @@ func indexedTags(tags json.RawMessage) map[indexedTag]bool {
 
 // checkTags compares event_tags with the tags of the events in both directions, page by page. What a
 // page is compared with is read later, and has at least what belongs to the page.
-func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport) error {
+func (m *Maintenance) checkTags(ctx context.Context, report *campaign.CheckReport) error {
 	journal := m.core.Journal()
 	for events, err := range sqldb.InPages(ctx, journal.DB, eventsByPosition, "") {
 		if err == nil {
@@ -61,7 +62,7 @@ func (m *Maintenance) checkTags(ctx context.Context, report *outbox.CheckReport)
 }
 
 // eventsByPosition are all events, with their tags.
-var eventsByPosition = &sqldb.List[outbox.Event]{
+var eventsByPosition = &sqldb.List[event.Event]{
 	Name: "tags", Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
 	Query: sqldb.BothWays(`
 select campaign_id, seq, event_type, tags, position
@@ -69,15 +70,15 @@ from events
 where position {>} $1
 order by position{desc}
 limit $2`),
-	Scan: func(row sqldb.Row) (e outbox.Event, err error) {
+	Scan: func(row sqldb.Row) (e event.Event, err error) {
 		err = scanTags(row, &e, &e.Position)
 		return e, err
 	},
-	Key: func(e outbox.Event) []any { return []any{e.Position} },
+	Key: func(e event.Event) []any { return []any{e.Position} },
 }
 
 // scanTags scans the columns of an event that tell its tags, and further ones.
-func scanTags(row sqldb.Row, e *outbox.Event, more ...any) error {
+func scanTags(row sqldb.Row, e *event.Event, more ...any) error {
 	var tags string
 	err := row.Scan(append([]any{&e.CampaignID, &e.Seq, &e.EventType, &tags}, more...)...)
 	e.Tags = store.RawObject(tags)
@@ -93,10 +94,10 @@ where name = $1
   and event_type = $4`
 
 // checkIndexed looks for missing entries of the events.
-func checkIndexed(t *store.Tx, events []outbox.Event, report *outbox.CheckReport) error {
+func checkIndexed(t *store.Tx, events []event.Event, report *campaign.CheckReport) error {
 	type entry struct {
 		indexedTag
-		event *outbox.Event
+		event *event.Event
 		found bool
 	}
 	var b sqldb.Batch
@@ -114,7 +115,7 @@ func checkIndexed(t *store.Tx, events []outbox.Event, report *outbox.CheckReport
 	report.Checked["tags"] += int64(len(entries))
 	for _, e := range entries {
 		if !e.found {
-			report.Add(outbox.InvariantTagIndex, e.event.CampaignID, e.event.Seq, "the index of tags lacks the event's tag %q with the value %q", e.name, e.value)
+			report.Add(campaign.InvariantTagIndex, e.event.CampaignID, e.event.Seq, "the index of tags lacks the event's tag %q with the value %q", e.name, e.value)
 		}
 	}
 	return nil
@@ -149,8 +150,8 @@ from events
 where position = $1`
 
 // checkEntries looks for entries whose event lacks the tag.
-func checkEntries(t *store.Tx, entries []taggedEvent, report *outbox.CheckReport) error {
-	events := make([]outbox.Event, len(entries)) // without a campaign where the journal has no event
+func checkEntries(t *store.Tx, entries []taggedEvent, report *campaign.CheckReport) error {
+	events := make([]event.Event, len(entries)) // without a campaign where the journal has no event
 	var b sqldb.Batch
 	for i, entry := range entries {
 		b.Each(func(row sqldb.Row) error { return scanTags(row, &events[i]) }, selectTagsAt, entry.position)
@@ -162,9 +163,9 @@ func checkEntries(t *store.Tx, entries []taggedEvent, report *outbox.CheckReport
 		e := &events[i]
 		switch {
 		case e.CampaignID == "":
-			report.Add(outbox.InvariantTagIndex, "", 0, "the index of tags has an event at position %d that is not in the journal, with the tag %q", entry.position, entry.name)
+			report.Add(campaign.InvariantTagIndex, "", 0, "the index of tags has an event at position %d that is not in the journal, with the tag %q", entry.position, entry.name)
 		case e.EventType != entry.eventType || !indexedTags(e.Tags)[entry.indexedTag]:
-			report.Add(outbox.InvariantTagIndex, e.CampaignID, e.Seq, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", entry.eventType, entry.name, entry.value)
+			report.Add(campaign.InvariantTagIndex, e.CampaignID, e.Seq, "the index of tags says that the event is a %s with the tag %q and the value %q; it is not", entry.eventType, entry.name, entry.value)
 		}
 	}
 	return nil

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -30,7 +30,7 @@ type damage struct {
 	what      string
 	harm      string // a statement on the journal, or on the projections with a leading colon
 	by        string
-	invariant outbox.Invariant // the one that check reports
+	invariant campaign.Invariant // the one that check reports
 	seq       int64
 }
 
@@ -161,7 +161,7 @@ func harm(t *testing.T, f *fixture, d damage) {
 	}
 }
 
-func violations(f *fixture) []outbox.Violation {
+func violations(f *fixture) []campaign.Violation {
 	return must.Get(f.Check(f.Ctx, storetest.Quiet)).Or(f.TB).Violations
 }
 
@@ -184,9 +184,9 @@ func TestCheck_namesEveryDamageThatCanBeNamed(t *testing.T) {
 				d = damage{d.what, d.harm, refusedX, "", 0}
 			}
 			harm(t, f, d)
-			var found []outbox.Violation
+			var found []campaign.Violation
 			f.Unchanged(func() { found = violations(f) })
-			named := slices.ContainsFunc(found, func(v outbox.Violation) bool {
+			named := slices.ContainsFunc(found, func(v campaign.Violation) bool {
 				return v.Invariant == d.invariant && v.Seq == d.seq && v.Detail != ""
 			})
 			must.Hold(t, (d.invariant == "" || named) && (d.invariant != "" || len(found) <= 0), "check found %+v, want %q at %d", found, d.invariant, d.seq)
@@ -214,7 +214,7 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 		f.MustSettle(one, queue.Result{Claim: c, Applied: 2, Failure: storetest.Failure("boom")})
 		f.Clock.Advance(time.Hour)
 		f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
-		f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
+		f.MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: 2})
 		f.Exact("a")
 		f.Sound()
 		c = f.ClaimOne(one, 10)
@@ -230,9 +230,9 @@ func TestPostgresCheck_namesSequencesThatAreBehind(t *testing.T) {
 	t.Parallel()
 	f := unharmed(t)
 	harm(t, f, damage{harm: `select setval(cast(c.oid as regclass), 1) from pg_class as c where c.relname = 'events_position_seq'`})
-	var found []outbox.Violation
+	var found []campaign.Violation
 	f.Unchanged(func() { found = violations(f) })
-	must.Hold(t, len(found) == 1 && found[0].Invariant == outbox.InvariantSequence && strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', "), "check found %+v, want the sequence of positions", found)
+	must.Hold(t, len(found) == 1 && found[0].Invariant == campaign.InvariantSequence && strings.Contains(found[0].Detail, "run: select setval('journal.events_position_seq', "), "check found %+v, want the sequence of positions", found)
 	must.OK(t, f.Beside().Examine(f.Ctx))
 	found = violations(f)
 	must.Hold(t, len(found) == 0, "once a server has started check found %+v", found)
@@ -279,6 +279,6 @@ func TestCheck_findsSkipsThatAreCountedWrongOrAppliedTooEarly(t *testing.T) {
 	f.Exact("a")
 	f.Sound()
 	f.Exec(`update campaigns set skips = 0`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1})
 	f.Exact("a")
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -20,7 +20,7 @@ func (m *Maintenance) nameAfter(ctx context.Context, after string) (id string, e
 			_, err := t.One([]any{&id}, "select campaign_id from "+table+" where campaign_id > $1 order by campaign_id limit 1", after)
 			return err
 		})
-		if !errors.Is(err, outbox.ErrDamaged) {
+		if !errors.Is(err, event.ErrDamaged) {
 			break
 		}
 	}
@@ -39,13 +39,13 @@ type visiting func(after string, limit int) (last string, err error)
 // which that fails because of damage.
 func (m *Maintenance) page(ctx context.Context, after string, limit int, visit visiting) (last string, err error) {
 	last, err = visit(after, limit)
-	if !errors.Is(err, outbox.ErrDamaged) {
+	if !errors.Is(err, event.ErrDamaged) {
 		return last, err
 	}
 	var damaged []error
 	for range limit {
 		id, err := visit(after, 1)
-		if errors.Is(err, outbox.ErrDamaged) {
+		if errors.Is(err, event.ErrDamaged) {
 			cause := err
 			if id, err = m.nameAfter(ctx, after); err != nil {
 				return "", errors.Join(append(damaged, fmt.Errorf("after campaign %q: %w: %w", after, err, cause))...)
@@ -63,12 +63,12 @@ func (m *Maintenance) page(ctx context.Context, after string, limit int, visit v
 }
 
 // pages calls visit for all campaigns, page by page. Unreadable ones are skipped; the error then is
-// outbox.ErrDamaged and names each.
+// event.ErrDamaged and names each.
 func (m *Maintenance) pages(ctx context.Context, visit visiting) error {
 	var damaged []error
 	for after := ""; ; {
 		last, err := m.page(ctx, after, campaignPage, visit)
-		if errors.Is(err, outbox.ErrDamaged) {
+		if errors.Is(err, event.ErrDamaged) {
 			damaged = append(damaged, err)
 		} else if err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -33,7 +33,7 @@ var (
 // kinds are all operator actions of this package. Repairing gaps is one transaction per campaign and one for the record.
 var kinds = storetest.Kinds[*fixture]{Open: enginetest.OpenRooms, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "repair_gaps", Scene: (*fixture).Gap,
-		Do: func(f *fixture, o outbox.Command) (any, error) { return f.RepairGaps(f.Ctx, o) }},
+		Do: func(f *fixture, o operator.Command) (any, error) { return f.RepairGaps(f.Ctx, o) }},
 }}
 
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {

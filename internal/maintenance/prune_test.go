@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -51,7 +52,7 @@ func TestPruneActions_neverGoesBackAndKeepsTheRest(t *testing.T) {
 	f.Unchanged(func() { pruneAudit(f, start) })
 	got := removedBefore(f)
 	must.Hold(t, got.IsZero(), "records are gone from before %s", got)
-	refused(t, storetest.No(f.Beside(storetest.ReadOnly).PruneAuditLog(f.Ctx, start.Add(time.Hour))), outbox.ErrReadOnly)
+	refused(t, storetest.No(f.Beside(storetest.ReadOnly).PruneAuditLog(f.Ctx, start.Add(time.Hour))), event.ErrReadOnly)
 	pruneAudit(f, start.Add(5*time.Minute))
 	f.Unchanged(func() {
 		pruneAudit(f, start.Add(3*time.Minute))
@@ -73,11 +74,11 @@ values (%d, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null
 func TestPruneActions_takesWhatTheyTouchedWithThem(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
-	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
+	must.Get(f.RequeueDead(f.Ctx, ana(""), campaign.RequeueFilter{})).Or(t)
 	f.Clock.Advance(time.Hour)
 	later := f.Clock.Now()
 	f.Kill(ids...)
-	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
+	must.Get(f.RequeueDead(f.Ctx, ana(""), campaign.RequeueFilter{})).Or(t)
 	pruneAudit(f, later)
 	must.Equal(t, f.Number(`select count(*) from audit_log_rows`), 3, "ranges are left")
 }

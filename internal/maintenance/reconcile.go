@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -16,20 +18,20 @@ import (
 
 // RepairGaps is ReplayCampaign for every campaign that needs it, each in its own transaction,
 // with one audit record for all.
-func (m *Maintenance) RepairGaps(ctx context.Context, o outbox.Command) (outbox.Repaired, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionRepairGaps}
+func (m *Maintenance) RepairGaps(ctx context.Context, o operator.Command) (campaign.Repaired, error) {
+	a := &store.Change{Command: o, Action: operator.ActionRepairGaps}
 	repaired, err := m.repairGaps(ctx, a)
 	return repaired, m.core.Refused(ctx, a, err)
 }
 
-func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.Repaired, error) {
+func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (campaign.Repaired, error) {
 	if err := m.core.Admit(a.Command); err != nil {
-		return outbox.Repaired{}, err
+		return campaign.Repaired{}, err
 	}
 	if err := m.core.Require(a.Command, 0); err != nil {
-		return outbox.Repaired{}, err
+		return campaign.Repaired{}, err
 	}
-	var done outbox.Repaired
+	var done campaign.Repaired
 	repeated := false
 	err := m.core.Journal().Read(ctx, func(t *store.Tx) (err error) {
 		repeated, err = t.RepeatedChange(a, &done)
@@ -39,7 +41,7 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.R
 		return done, err
 	}
 	done, err = m.repairAll(ctx)
-	if err != nil && done == (outbox.Repaired{}) {
+	if err != nil && done == (campaign.Repaired{}) {
 		return done, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.RecordTime) // record the repair even if the caller is gone
@@ -48,23 +50,23 @@ func (m *Maintenance) repairGaps(ctx context.Context, a *store.Change) (outbox.R
 		return done, errors.Join(err, m.recordPart(ctx, a, done, err))
 	}
 	a.After = done
-	return store.Perform(ctx, m.core, a, func(*store.Tx, int64) (outbox.Repaired, error) { return done, nil })
+	return store.Perform(ctx, m.core, a, func(*store.Tx, int64) (campaign.Repaired, error) { return done, nil })
 }
 
 // recordPart records a repair that was interrupted. The command's idempotency key stays free,
 // since there is more to do.
-func (m *Maintenance) recordPart(ctx context.Context, a *store.Change, done outbox.Repaired, why error) error {
+func (m *Maintenance) recordPart(ctx context.Context, a *store.Change, done campaign.Repaired, why error) error {
 	type part struct {
-		outbox.Repaired
+		campaign.Repaired
 		Stopped string `json:"stopped"`
 	}
 	a.After, a.Command.IdempotencyKey = part{done, store.Kept(why.Error(), store.MaxRefusal)}, ""
-	_, err := store.Perform(ctx, m.core, a, func(*store.Tx, int64) (outbox.Repaired, error) { return done, nil })
+	_, err := store.Perform(ctx, m.core, a, func(*store.Tx, int64) (campaign.Repaired, error) { return done, nil })
 	return err
 }
 
 // repairAll returns the repairs made before an error, too.
-func (m *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
+func (m *Maintenance) repairAll(ctx context.Context) (campaign.Repaired, error) {
 	total, err := m.Reconcile(ctx)
 	if err != nil {
 		return total, err
@@ -93,15 +95,15 @@ func (m *Maintenance) repairAll(ctx context.Context) (outbox.Repaired, error) {
 // that are behind without a replay get one. Leased campaigns are left to their worker, and
 // inline events to the requests of this process that may be about to apply them. A second call
 // finds nothing to do and writes nothing. Campaigns with unreadable data are skipped; the error
-// then is outbox.ErrDamaged and names each.
-func (m *Maintenance) Reconcile(ctx context.Context) (outbox.Repaired, error) {
+// then is event.ErrDamaged and names each.
+func (m *Maintenance) Reconcile(ctx context.Context) (campaign.Repaired, error) {
 	total, _, err := m.ReconcileNaming(ctx, 0)
 	return total, err
 }
 
 // ReconcileNaming is Reconcile, and returns the names of the first campaigns that it changed,
 // at most most.
-func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outbox.Repaired, named []string, err error) {
+func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total campaign.Repaired, named []string, err error) {
 	note := func(id string) {
 		if len(named) < most {
 			named = append(named, id)
@@ -115,7 +117,7 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total outb
 		}
 		return last, err
 	})
-	if damaged != nil && !errors.Is(damaged, outbox.ErrDamaged) {
+	if damaged != nil && !errors.Is(damaged, event.ErrDamaged) {
 		return total, named, fmt.Errorf("reconcile: %w", damaged)
 	}
 	err = m.adoptStrays(ctx, &total, note)
@@ -181,7 +183,7 @@ func (m *Maintenance) amiss(c *store.CampaignRow) bool {
 
 // tally is the counted rows of a campaign.
 type tally struct {
-	counts      outbox.Counts
+	counts      campaign.Counts
 	first, last int64 // the lowest and the highest seq; 0 when there is no row
 }
 
@@ -281,7 +283,7 @@ limit $2`
 
 // eachCampaignPage walks all campaigns in pages with their watermarks. The journal is read
 // first: a watermark may be ahead of its page, and never behind. Unreadable campaigns are
-// skipped; the error then is outbox.ErrDamaged and names each.
+// skipped; the error then is event.ErrDamaged and names each.
 func (m *Maintenance) eachCampaignPage(ctx context.Context, visit func([]*store.CampaignRow, map[string]readmodel.Watermark) error) error {
 	var failed error // the error of visit
 	err := m.pages(ctx, func(after string, limit int) (last string, err error) {
@@ -339,7 +341,7 @@ func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 // be about to apply them. Events from before this process was started are not.
 func (m *Maintenance) arriving(c *store.CampaignRow) bool {
 	age := m.core.Now() - c.Oldest.Int64
-	return m.core.Mode() == outbox.ModeInline && c.Bare() && c.Oldest.Int64 > m.core.Opened() &&
+	return m.core.Mode() == campaign.ModeInline && c.Bare() && c.Oldest.Int64 > m.core.Opened() &&
 		age > -store.ClockTolerance && age < queue.InlineWait.Microseconds()
 }
 
@@ -352,8 +354,8 @@ func (m *Maintenance) disagrees(c *store.CampaignRow, w readmodel.Watermark) boo
 }
 
 // Gaps lists the campaigns with events that are neither applied nor have a row.
-func (m *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
-	gaps := []outbox.Gap{}
+func (m *Maintenance) Gaps(ctx context.Context) ([]campaign.Gap, error) {
+	gaps := []campaign.Gap{}
 	err := m.eachCampaignPage(ctx, func(page []*store.CampaignRow, marks map[string]readmodel.Watermark) error {
 		for _, c := range page {
 			applied := marks[c.ID].AppliedSeq
@@ -362,7 +364,7 @@ func (m *Maintenance) Gaps(ctx context.Context) ([]outbox.Gap, error) {
 				return &queue.CampaignError{CampaignID: c.ID, Err: err}
 			}
 			if missing > 0 {
-				gaps = append(gaps, outbox.Gap{CampaignID: c.ID, AppliedSeq: applied, HighWaterSeq: c.HighWater, Missing: missing})
+				gaps = append(gaps, campaign.Gap{CampaignID: c.ID, AppliedSeq: applied, HighWaterSeq: c.HighWater, Missing: missing})
 			}
 		}
 		return nil

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -28,15 +30,15 @@ func TestReconcile_givesUnappliedEventsTheirRowsBack(t *testing.T) {
 		f.AppendN("b", 1)
 		f.LoseRows("a", where)
 		missing := 4 - f.Number(`select count(*) from projection_apply_outbox where campaign_id = 'a'`)
-		want := []outbox.Gap{{CampaignID: "a", AppliedSeq: 2, HighWaterSeq: 6, Missing: missing}}
+		want := []campaign.Gap{{CampaignID: "a", AppliedSeq: 2, HighWaterSeq: 6, Missing: missing}}
 		must.Equal(t, f.MustFindGaps(), want, "gaps")
 		woken := false
 		f.OnWork(func() { woken = true })
 		f.Clock.Advance(time.Hour)
-		f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: missing})
+		f.MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: missing})
 		must.Hold(t, woken && len(f.MustFindGaps()) == 0, "woken: %v; gaps: %+v", woken, f.MustFindGaps())
 		c := f.MustCampaign("a")
-		must.Hold(t, c.HeadSeq == 3 && c.OldestEnqueuedAt == began && c.Counts == (outbox.Counts{Pending: 4}), "campaign is %+v, want head 3, as old as its append", c)
+		must.Hold(t, c.HeadSeq == 3 && c.OldestEnqueuedAt == began && c.Counts == (campaign.Counts{Pending: 4}), "campaign is %+v, want head 3, as old as its append", c)
 		mustBeFixed(f)
 	})
 }
@@ -47,7 +49,7 @@ func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
 	c := f.ClaimOne(one, 5)
 	f.MustApply(c, 3)
 	f.Clock.Advance(lease)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Removed: 3})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1, Removed: 3})
 	f.Is("a", "applied 3 of 5, head 4 pending, 2 pending")
 	// The worker that stalled through all this changes nothing.
 	f.Unchanged(func() {
@@ -65,9 +67,9 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 	f.MustApply(c, 2)
 	f.Exec(`delete from projection_apply_outbox where seq = 3`)
 	f.Unchanged(func() {
-		f.MustReconcile(outbox.Repaired{})
-		must.Equal(t, must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t), outbox.Repaired{}, "reconciled")
-		refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), outbox.ErrConflict, "worker-1 is applying events", "try again")
+		f.MustReconcile(campaign.Repaired{})
+		must.Equal(t, must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t), campaign.Repaired{}, "reconciled")
+		refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), event.ErrConflict, "worker-1 is applying events", "try again")
 	})
 	f.MustSettle(one, queue.Result{Claim: c, Applied: 2})
 	must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t)
@@ -91,16 +93,16 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 			f.Clock.Advance(lease)
 		}
 		f.ExecProjections(scene.contradict)
-		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+		f.MustReconcile(campaign.Repaired{Campaigns: 1, Diverged: 1})
 		f.Exact("a")
 		c := f.MustCampaign("a")
-		must.Hold(t, c.State() == outbox.StateDiverged && c.Diverged == scene.reason, "campaign is %+v", c)
+		must.Hold(t, c.State() == campaign.StateDiverged && c.Diverged == scene.reason, "campaign is %+v", c)
 		f.NoClaim(one)
 		f.AppendN("a", 1)
 		f.Clock.Advance(time.Hour)
 		f.NoClaim(one)
 		_, _, err := f.ClaimInline(f.Ctx, one, "a", queue.ClaimLimits{Rows: 10, Lease: lease})
-		refused(t, err, outbox.ErrNotYet, "Diverged: "+scene.reason)
+		refused(t, err, event.ErrNotYet, "Diverged: "+scene.reason)
 		f.MustBeReconciled()
 		report, err := f.Check(f.Ctx, func(int64, int64) {})
 		must.Hold(t, err == nil && !report.OK, "check is %+v, %v", report, err)
@@ -114,7 +116,7 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 	f.Tamper(`delete from events where campaign_id in ('a', 'z')`)
 	f.Exec(`delete from campaigns where campaign_id in ('a', 'z')`)
 	f.ExecProjections(`insert into projection_watermarks (campaign_id, fence_epoch, updated_at) values ('0', 3, 1)`) // nothing was applied
-	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
+	f.MustReconcile(campaign.Repaired{Campaigns: 2, Diverged: 2})
 	for _, id := range []string{"a", "z"} {
 		f.Is(id, "applied 0 of 0, diverged: the projections have an event 2 that the journal does not have")
 	}
@@ -122,8 +124,8 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 
 	// Whatever refuses an append leaves the mark, and appended events wait.
 	seq := int64(7)
-	_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}, ExpectedSeq: &seq})
-	must.Hold(t, errors.Is(err, outbox.ErrConflict), "append at another seq: %v", err)
+	_, err := f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted")}, ExpectedSeq: &seq})
+	must.Hold(t, errors.Is(err, event.ErrConflict), "append at another seq: %v", err)
 	f.AppendN("a", 1)
 	f.Is("a", "applied 0 of 1, head 1 pending, 1 pending, diverged: the projections have an event 2 that the journal does not have")
 	f.Drain()
@@ -131,7 +133,7 @@ func TestReconcile_marksACampaignThatTheJournalDoesNotKnow(t *testing.T) {
 
 	// Projections that are rebuilt from nothing do not contradict the journal.
 	f.ExecProjections(`delete from projection_watermarks`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 3, Inserted: 1})
+	f.MustReconcile(campaign.Repaired{Campaigns: 3, Inserted: 1})
 	f.DrainsSoundly()
 }
 
@@ -140,11 +142,11 @@ func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 	f := own(t)
 	f.Applied("a", 2)
 	f.ExecProjections(`update projection_watermarks set applied_seq = 9`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1, Diverged: 1})
 	for _, to := range []int{7, 1} {
 		f.ExecProjections(`update projection_watermarks set applied_seq = $1, applied_hash = 'other'`, to)
 		must.Get(f.Reconcile(f.Ctx)).Or(t)
-		listed := f.AllCampaigns(outbox.CampaignFilter{})
+		listed := f.AllCampaigns(campaign.CampaignFilter{})
 		want := fmt.Sprintf("event %d that", to)
 		must.Hold(t, len(listed) == 1 && strings.Contains(listed[0].Diverged, want), "listed as %+v, want %q", listed, want)
 		f.MustBeReconciled()
@@ -153,11 +155,11 @@ func TestReconcile_tellsOfTheProjectionsAsTheyAreNow(t *testing.T) {
 
 // Events of a process that died before applying them get rows in inline mode as in any other, and their age.
 func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
-	f := own(t, storetest.InMode(outbox.ModeInline))
+	f := own(t, storetest.InMode(campaign.ModeInline))
 	f.AppendN("a", 2)
 	f.Exec(`update campaigns set oldest_enqueued_at = null`)
 	f.Clock.Advance(queue.InlineWait)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: 2})
 	oldest, _ := f.Ages()
 	must.Hold(t, oldest.Seq == 1 && oldest.AgeSeconds == queue.InlineWait.Seconds(), "the oldest is %+v, want event 1", oldest)
 	mustBeFixed(f)
@@ -206,7 +208,7 @@ func TestSkips_thatTheProjectionsContradictDivergeAndAreFound(t *testing.T) {
 		must.Need(t, err == nil && len(report.Violations) == 1, "check found %+v (%v), want one violation", report.Violations, err)
 		v := report.Violations[0]
 		must.Hold(t, v.Invariant == "skips" && v.Seq == 2 && strings.Contains(v.Detail, c.say), "check found %+v", v)
-		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+		f.MustReconcile(campaign.Repaired{Campaigns: 1, Diverged: 1})
 		got := f.MustCampaign("a").Diverged
 		must.Hold(t, strings.Contains(got, c.say), "diverged: %q", got)
 		f.MustBeReconciled()
@@ -219,7 +221,7 @@ func TestReconcile_takesBackInTheProjectionsWhatTheJournalNoLongerSkips(t *testi
 	f.SkipTwo()
 	f.Exec(`update skips set undone_at = 1`)
 	f.Exec(`update campaigns set skips = 0`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 2})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: 2})
 	must.Equal(t, f.MustWatermark("a").AppliedSeq, 1, "the watermark")
 	f.WantMarks()
 	f.MustBeReconciled()
@@ -239,7 +241,7 @@ func TestReconcile_ofAnotherJournalTakesNothingBack(t *testing.T) {
 	f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
 	f.AppendN("b", 1)
 	f.LoseRows("b", "true")
-	f.MustReconcile(outbox.Repaired{Campaigns: 2, Inserted: 1, Diverged: 1})
+	f.MustReconcile(campaign.Repaired{Campaigns: 2, Inserted: 1, Diverged: 1})
 	c := f.MustCampaign("a")
 	must.Hold(t, strings.Contains(c.Diverged, "an event 2 that the journal does not have") && f.MustWatermark("a").AppliedSeq == 2, "campaign is %+v, its watermark %+v", c, f.MustWatermark("a"))
 	f.MustBeReconciled()
@@ -273,7 +275,7 @@ func TestSQLiteRepairGaps_leavesARecordOfWhatWasDoneBeforeItFailed(t *testing.T)
 	got, err := f.RepairGaps(f.Ctx, order)
 	must.Need(t, err != nil, "repaired %+v", got)
 	acts := f.DoneActions()
-	must.Hold(t, len(acts) == 1 && acts[0].Action == outbox.ActionRepairGaps && acts[0].Outcome == outbox.AuditDone && strings.Contains(string(acts[0].After), `"inserted":2`) && strings.Contains(string(acts[0].After), "the disk is odd"), "audit records are %+v", acts)
+	must.Hold(t, len(acts) == 1 && acts[0].Action == operator.ActionRepairGaps && acts[0].Outcome == operator.AuditDone && strings.Contains(string(acts[0].After), `"inserted":2`) && strings.Contains(string(acts[0].After), "the disk is odd"), "audit records are %+v", acts)
 	f.Exec(`drop trigger broken`)
 	must.Equal(t, must.Get(f.RepairGaps(f.Ctx, order)).Or(t).Inserted, 2, "then it repaired")
 	f.Sound()

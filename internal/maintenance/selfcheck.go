@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -44,7 +44,7 @@ func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (n
 		found = append(found, more...)
 		return last, err
 	})
-	if err == nil || errors.Is(err, outbox.ErrDamaged) {
+	if err == nil || errors.Is(err, event.ErrDamaged) {
 		more, laggingErr := m.checkLagging(ctx, &next)
 		found, err = append(found, more...), cmp.Or(laggingErr, m.queue.ShortenWaits(ctx), err)
 	}
@@ -53,7 +53,7 @@ func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (n
 			m.core.CountDrift()
 		}
 	}
-	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
+	if err != nil && !errors.Is(err, event.ErrDamaged) {
 		next = Round{}
 	}
 	if err != nil {

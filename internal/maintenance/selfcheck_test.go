@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -19,7 +19,7 @@ func drift(f *fixture) int64 {
 
 // Events that their request may still be about to apply are no fault; after the longest time that a request may take they are.
 func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
-	f := own(t, storetest.InMode(outbox.ModeInline))
+	f := own(t, storetest.InMode(campaign.ModeInline))
 	f.Clock.Advance(time.Millisecond)
 	f.AppendN("a", 3)
 	for _, want := range []int{0, 1} {
@@ -28,7 +28,7 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 		f.Clock.Advance(queue.InlineWait)
 	}
 	f.AppendN("b", 1)
-	f.Beside(storetest.InMode(outbox.ModeInline)).MustReconcile(outbox.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that their request is gone
+	f.Beside(storetest.InMode(campaign.ModeInline)).MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that their request is gone
 	f.DrainsSoundly()
 }
 
@@ -62,21 +62,21 @@ func TestSelfCheck_repairsWhatItFinds(t *testing.T) {
 		f.SelfCheckIsCalm()
 		f.Clock.Advance(time.Second)
 		f.Drain()
-		must.Equal(t, f.MustCampaign("a").State(), outbox.StateCurrent, "campaign")
+		must.Equal(t, f.MustCampaign("a").State(), campaign.StateCurrent, "campaign")
 	})
 }
 
 func TestSelfCheck_queuesWhatIsMissingFromTheQueue(t *testing.T) {
 	type given struct {
 		before func(f *fixture)
-		why    string         // it is not claimed; empty while a worker has it
-		hold   outbox.Blocker // after the repair
+		why    string           // it is not claimed; empty while a worker has it
+		hold   campaign.Blocker // after the repair
 	}
 	storetest.Each(t, own, map[string]given{
-		"ready":   {func(*fixture) {}, "missing from the queue", outbox.BlockerNone},
-		"no rows": {func(f *fixture) { f.Exec(`delete from projection_apply_outbox`); f.NoClaim(one) }, "nor have a row; the self-check", outbox.BlockerNone},
-		"failing": {func(f *fixture) { f.Fail("boom", "a") }, "missing from the queue", outbox.BlockerBackoff},
-		"leased":  {func(f *fixture) { f.MustClaim(one, 1) }, "", outbox.BlockerLease},
+		"ready":   {func(*fixture) {}, "missing from the queue", campaign.BlockerNone},
+		"no rows": {func(f *fixture) { f.Exec(`delete from projection_apply_outbox`); f.NoClaim(one) }, "nor have a row; the self-check", campaign.BlockerNone},
+		"failing": {func(f *fixture) { f.Fail("boom", "a") }, "missing from the queue", campaign.BlockerBackoff},
+		"leased":  {func(f *fixture) { f.MustClaim(one, 1) }, "", campaign.BlockerLease},
 	}, func(t *testing.T, f *fixture, scene given) {
 		f.Applied("0 1 2", 1)
 		f.AppendN("a", 3)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -112,13 +112,13 @@ func dropKnown(t *store.Tx, found map[string]stray, known []string) error {
 
 // adoptStrays inserts the missing rows of campaigns: those with events in the journal, and,
 // marked as diverged, those that only the projections have.
-func (m *Maintenance) adoptStrays(ctx context.Context, total *outbox.Repaired, note func(id string)) error {
+func (m *Maintenance) adoptStrays(ctx context.Context, total *campaign.Repaired, note func(id string)) error {
 	return m.eachStray(ctx, func(strays []stray) error {
 		strays = slices.DeleteFunc(strays, func(x stray) bool { return !x.events && !x.applied })
 		for page := range slices.Chunk(strays, campaignPage) {
-			var repaired outbox.Repaired
+			var repaired campaign.Repaired
 			err := m.core.Journal().Write(ctx, func(t *store.Tx) error {
-				repaired = outbox.Repaired{}
+				repaired = campaign.Repaired{}
 				for _, x := range page {
 					r, err := m.adopt(t, x.id, m.core.Now())
 					if err != nil {
@@ -154,7 +154,7 @@ where campaign_id = $1`
 
 // adopt creates the row of a campaign from its events, its rows and its watermark. An existing
 // row is left unchanged.
-func (m *Maintenance) adopt(t *store.Tx, id string, now int64) (r outbox.Repaired, err error) {
+func (m *Maintenance) adopt(t *store.Tx, id string, now int64) (r campaign.Repaired, err error) {
 	made, err := t.Exec(insertStray, id, now)
 	if err != nil || made == 0 {
 		return r, err

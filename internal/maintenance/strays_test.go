@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -14,7 +14,7 @@ import (
 func loseJournal(f *fixture, ends map[string]int64) {
 	f.Tamper(`delete from events where 1 = 0`) // drops the triggers of the journal
 	f.Exec(`delete from projection_apply_outbox`)
-	for _, c := range f.AllCampaigns(outbox.CampaignFilter{}) {
+	for _, c := range f.AllCampaigns(campaign.CampaignFilter{}) {
 		end := ends[c.CampaignID]
 		f.Exec(`delete from events where campaign_id = $1 and seq > $2`, c.CampaignID, end)
 		if end == 0 {
@@ -43,7 +43,7 @@ func TestOtherJournal_isToldOfUntilTheJournalFits(t *testing.T) {
 	mustAlarm(f, "beside an empty journal", true, true)
 	f.AppendN("new", 1) // before a worker has compared the campaigns
 	mustAlarm(f, "after the first append", true, true)
-	f.MustReconcile(outbox.Repaired{Campaigns: 3, Diverged: 3})
+	f.MustReconcile(campaign.Repaired{Campaigns: 3, Diverged: 3})
 	mustAlarm(f, "once a worker has looked", true, true)
 	f.AppendN("a", 3)
 	f.Applied("z", 1)
@@ -62,7 +62,7 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 	f := own(t)
 	f.Applied("a b", 2)
 	loseJournal(f, nil)
-	f.MustReconcile(outbox.Repaired{Campaigns: 2, Diverged: 2})
+	f.MustReconcile(campaign.Repaired{Campaigns: 2, Diverged: 2})
 	reasons := f.Ready(f.Ctx)
 	must.Need(t, len(reasons) == 1, "the reasons are %q, want one", reasons)
 	for i := range 5 {
@@ -80,7 +80,7 @@ func TestOtherJournal_isToldOfBesideAnOlderOne(t *testing.T) {
 	f.AppendN("a", 3)
 	f.Applied("b c", 2)
 	loseJournal(f, map[string]int64{"a": 2, "b": 2, "c": 2})
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1, Diverged: 1})
 	mustAlarm(f, "with one of three campaigns older", true, false)
 	f.AppendN("a", 2)
 	mustAlarm(f, "after appends to it", true, false)
@@ -100,12 +100,12 @@ func TestCampaign_thatDivergedShowsWhatTheJournalHasAndWhatWaits(t *testing.T) {
 		f.AppendN("a", 5)
 		f.Applied("b", 1)
 		loseJournal(f, map[string]int64{"a": scene.keeps, "b": 1})
-		f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+		f.MustReconcile(campaign.Repaired{Campaigns: 1, Diverged: 1})
 		f.AppendN("a", int(scene.appended))
 		c := f.MustCampaign("a")
-		must.Hold(t, c.State() == outbox.StateDiverged && c.HighWaterSeq == scene.keeps+scene.appended && c.AppliedSeq == scene.keeps && c.LagEvents() == scene.appended && c.ProjectionsSeq == 5 && c.Counts == (outbox.Counts{Pending: scene.appended}), "campaign is %+v, %d behind", c, c.LagEvents())
+		must.Hold(t, c.State() == campaign.StateDiverged && c.HighWaterSeq == scene.keeps+scene.appended && c.AppliedSeq == scene.keeps && c.LagEvents() == scene.appended && c.ProjectionsSeq == 5 && c.Counts == (campaign.Counts{Pending: scene.appended}), "campaign is %+v, %d behind", c, c.LagEvents())
 		must.Equal(t, c.Diverged, "the projections have an event 5 that the journal does not have", "diverged since")
-		for _, listed := range f.AllCampaigns(outbox.CampaignFilter{State: outbox.StateDiverged}) {
+		for _, listed := range f.AllCampaigns(campaign.CampaignFilter{State: campaign.StateDiverged}) {
 			must.Hold(t, listed.Diverged == c.Diverged && listed.LagEvents() == c.LagEvents() && listed.AppliedSeq == c.AppliedSeq, "listed as %+v, want as %+v", listed, c)
 		}
 		sum, err := f.Beside().Summary(f.Ctx)

@@ -3,11 +3,11 @@ package metrics
 import (
 	"context"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
 )
 
 // WatchConnections adds the gauges of database connections, which call list at each scrape.
-func (m *Metrics) WatchConnections(list func() []outbox.Connections) {
+func (m *Metrics) WatchConnections(list func() []database.Connections) {
 	m.watch("list the connections", func(_ context.Context, gauge gauge) error {
 		for _, c := range list() {
 			gauge(connectionsDesc, float64(c.Idle), c.Database, c.Use, "idle")

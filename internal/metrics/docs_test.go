@@ -14,31 +14,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/finding"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // everything is the collectors of a process with a value in each series.
 func everything() *Metrics {
-	m := New(func(context.Context) (outbox.Summary, error) {
-		return outbox.Summary{Held: []outbox.HeldProjection{}}, nil
+	m := New(func(context.Context) (campaign.Summary, error) {
+		return campaign.Summary{Held: []campaign.HeldProjection{}}, nil
 	})
-	m.WatchRuns(func(context.Context) ([]outbox.RunTally, error) { return nil, nil })
-	m.WatchBehind(func(context.Context) (outbox.BehindCounts, error) { return outbox.BehindCounts{}, nil })
-	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
-		return []outbox.Publisher{{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Healthy: new(true), Lease: &outbox.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
+	m.WatchRuns(func(context.Context) ([]replay.RunTally, error) { return nil, nil })
+	m.WatchBehind(func(context.Context) (campaign.BehindCounts, error) { return campaign.BehindCounts{}, nil })
+	m.WatchPublishers(func(context.Context) ([]subscription.Publisher, error) {
+		return []subscription.Publisher{{SubscriptionName: operator.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Healthy: new(true), Lease: &campaign.Lease{ExpiresAt: time.Now().Add(time.Minute)}}}, nil
 	})
 	m.WatchFindings(func(context.Context) (finding.List, error) {
 		return finding.List{{Kind: "worker", Level: finding.Bad}}, nil
 	})
-	m.WatchIntake(func(context.Context) ([]outbox.IntakeSource, error) {
-		return []outbox.IntakeSource{{Name: "shop"}}, nil
+	m.WatchIntake(func(context.Context) ([]inbound.IntakeSource, error) {
+		return []inbound.IntakeSource{{Name: "shop"}}, nil
 	})
 	m.IntakeRows.WithLabelValues("shop")
 	m.IntakeErrors.WithLabelValues("shop")
-	m.WatchConnections(func() []outbox.Connections {
-		return []outbox.Connections{{Database: "journal", Use: "write", InUse: 1, Idle: 2, Waiting: 3, Limit: 8}}
+	m.WatchConnections(func() []database.Connections {
+		return []database.Connections{{Database: "journal", Use: "write", InUse: 1, Idle: 2, Waiting: 3, Limit: 8}}
 	})
 	m.WatchWALs(func() map[string]int64 { return map[string]int64{"journal": 4096} })
 	m.AddBuild("v1.2.3", "abc")
@@ -46,8 +51,8 @@ func everything() *Metrics {
 	m.PublisherDelivered.WithLabelValues("scenes", "archive")
 	m.PublisherErrors.WithLabelValues("scenes", "archive", "event")
 	m.PublisherSeconds.WithLabelValues("scenes", "archive")
-	m.CountType(outbox.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "scene.started", 1)
-	m.CountTag(outbox.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "region", "eu", 1)
+	m.CountType(operator.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "scene.started", 1)
+	m.CountTag(operator.SubscriptionName{Topic: "scenes", Publisher: "counts"}, "region", "eu", 1)
 	m.PublisherLost.WithLabelValues("scenes", "archive")
 	m.PublisherTakenOver.WithLabelValues("scenes", "archive")
 	m.IdentityRefused.WithLabelValues("expired")

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 )
 
 // WatchIntake adds the gauges of each source, which call list at each scrape; when it fails they are
 // left out of that scrape.
-func (m *Metrics) WatchIntake(list func(ctx context.Context) ([]outbox.IntakeSource, error)) {
+func (m *Metrics) WatchIntake(list func(ctx context.Context) ([]inbound.IntakeSource, error)) {
 	m.watch("list the sources", func(ctx context.Context, gauge gauge) error {
 		all, err := list(ctx)
 		if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // Metrics are the collectors of the process, as their tags describe them. The counters are incremented by the
@@ -67,7 +68,7 @@ var bounds = map[string][]float64{
 // New creates the collectors. The gauges of rows, lag and campaigns call summary at each
 // scrape; when it fails they are left out of that scrape and the failure is logged, so that an
 // alert on absence fires.
-func New(summary func(ctx context.Context) (outbox.Summary, error)) *Metrics {
+func New(summary func(ctx context.Context) (campaign.Summary, error)) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	v := reflect.ValueOf(m).Elem()
 	for _, f := range reflect.VisibleFields(v.Type()) {
@@ -105,19 +106,19 @@ func collectorOf(f reflect.StructField) prometheus.Collector {
 // WatchRuns adds the gauge of runs by kind and status, which calls tallies at each scrape; when
 // it fails the gauge is left out of that scrape. Every kind and status has a value, 0 included,
 // so that alerts need not handle absent series.
-func (m *Metrics) WatchRuns(tallies func(ctx context.Context) ([]outbox.RunTally, error)) {
+func (m *Metrics) WatchRuns(tallies func(ctx context.Context) ([]replay.RunTally, error)) {
 	m.watch("count the runs", func(ctx context.Context, gauge gauge) error {
 		all, err := tallies(ctx)
 		if err != nil {
 			return err
 		}
-		runs := map[outbox.RunTally]int64{}
+		runs := map[replay.RunTally]int64{}
 		for _, t := range all {
-			runs[outbox.RunTally{Kind: t.Kind, Status: t.Status}] = t.Runs
+			runs[replay.RunTally{Kind: t.Kind, Status: t.Status}] = t.Runs
 		}
-		for _, kind := range outbox.RunKinds {
-			for _, status := range outbox.RunStatuses {
-				gauge(runsDesc, float64(runs[outbox.RunTally{Kind: kind, Status: status}]), string(kind), string(status))
+		for _, kind := range replay.RunKinds {
+			for _, status := range replay.RunStatuses {
+				gauge(runsDesc, float64(runs[replay.RunTally{Kind: kind, Status: status}]), string(kind), string(status))
 			}
 		}
 		return nil
@@ -128,7 +129,7 @@ var runsDesc = desc("runs", "Runs (replay, verify, rebuild) by kind and status, 
 
 // WatchBehind adds the gauge of projections that are behind, which calls count at
 // each scrape; when it fails the gauge is left out of that scrape.
-func (m *Metrics) WatchBehind(count func(ctx context.Context) (outbox.BehindCounts, error)) {
+func (m *Metrics) WatchBehind(count func(ctx context.Context) (campaign.BehindCounts, error)) {
 	m.watch("count the projections that are behind", func(ctx context.Context, gauge gauge) error {
 		n, err := count(ctx)
 		if err != nil {

@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 func scrape(t *testing.T, m *Metrics) string {
@@ -28,15 +32,15 @@ func tells(t *testing.T, m *Metrics, lines ...string) {
 
 func TestHandler_gaugesComeFromTheSummaryAndCountersFromTheWorker(t *testing.T) {
 	t.Parallel()
-	m := New(func(context.Context) (outbox.Summary, error) {
-		return outbox.Summary{
-			Counts:     outbox.Counts{Pending: 7, Dead: 2},
-			Lag:        outbox.Lag{Events: 9, MaxSeconds: 12.5, RetryableSeconds: 1.5},
-			Campaigns:  outbox.CampaignCounts{Total: 4, Blocked: 2, Diverged: 1, Drifted: 10, Paused: 3, Skips: 5},
-			Operations: outbox.OperationCounts{Running: 6, Unacknowledged: 8},
+	m := New(func(context.Context) (campaign.Summary, error) {
+		return campaign.Summary{
+			Counts:     campaign.Counts{Pending: 7, Dead: 2},
+			Lag:        campaign.Lag{Events: 9, MaxSeconds: 12.5, RetryableSeconds: 1.5},
+			Campaigns:  campaign.CampaignCounts{Total: 4, Blocked: 2, Diverged: 1, Drifted: 10, Paused: 3, Skips: 5},
+			Operations: campaign.OperationCounts{Running: 6, Unacknowledged: 8},
 			Drift:      1,
-			Worker:     outbox.WorkerSummary{Running: true},
-			Faults:     []outbox.DatabaseFault{outbox.FullDisk("projections", time.Now())},
+			Worker:     campaign.WorkerSummary{Running: true},
+			Faults:     []database.DatabaseFault{database.FullDisk("projections", time.Now())},
 		}, nil
 	})
 	m.Applied.Add(3)
@@ -93,12 +97,12 @@ func TestHandler_leavesOutWhatCannotBeReadAlone(t *testing.T) {
 		}
 		return nil
 	}
-	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, reads(rows) })
-	m.WatchBehind(func(context.Context) (outbox.BehindCounts, error) {
-		return outbox.BehindCounts{Alone: 3, Waiting: 2, CatchUps: 1}, reads(behind)
+	m := New(func(context.Context) (campaign.Summary, error) { return campaign.Summary{}, reads(rows) })
+	m.WatchBehind(func(context.Context) (campaign.BehindCounts, error) {
+		return campaign.BehindCounts{Alone: 3, Waiting: 2, CatchUps: 1}, reads(behind)
 	})
-	m.WatchRuns(func(context.Context) ([]outbox.RunTally, error) {
-		return []outbox.RunTally{{Kind: outbox.RunVerify, Status: outbox.RunFailed, Runs: 3}}, reads(runs)
+	m.WatchRuns(func(context.Context) ([]replay.RunTally, error) {
+		return []replay.RunTally{{Kind: replay.RunVerify, Status: replay.RunFailed, Runs: 3}}, reads(runs)
 	})
 	tells(t, m, rows+`status="pending"} 0`, behind+`replay="none"} 3`, behind+`replay="waiting"} 2`, behind+`replay="active"} 1`, runs+`kind="verify",status="failed"} 3`, runs+`kind="rebuild",status="running"} 0`)
 	for _, away = range []string{rows, behind, runs} {
@@ -111,14 +115,14 @@ func TestHandler_leavesOutWhatCannotBeReadAlone(t *testing.T) {
 
 func TestWatchPublishers_tellsOfEachAndCountersAreAlwaysOn(t *testing.T) {
 	t.Parallel()
-	m := New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
+	m := New(func(context.Context) (campaign.Summary, error) { return campaign.Summary{}, nil })
 	var failed error
-	m.WatchPublishers(func(context.Context) ([]outbox.Publisher, error) {
-		return []outbox.Publisher{
-			{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Status: outbox.PublisherFailed, Position: 7, LagEvents: 3, LagSeconds: 1.5, ErrorCount: 12},
-			{SubscriptionName: outbox.SubscriptionName{Topic: "rare", Publisher: "a"}, Status: outbox.PublisherPaused, LagCapped: true},
-			{SubscriptionName: outbox.SubscriptionName{Topic: "own", Publisher: "ok"}, Healthy: new(true)},
-			{SubscriptionName: outbox.SubscriptionName{Topic: "own", Publisher: "ill"}, Healthy: new(false)},
+	m.WatchPublishers(func(context.Context) ([]subscription.Publisher, error) {
+		return []subscription.Publisher{
+			{SubscriptionName: operator.SubscriptionName{Topic: "scenes", Publisher: "archive"}, Status: subscription.PublisherFailed, Position: 7, LagEvents: 3, LagSeconds: 1.5, ErrorCount: 12},
+			{SubscriptionName: operator.SubscriptionName{Topic: "rare", Publisher: "a"}, Status: subscription.PublisherPaused, LagCapped: true},
+			{SubscriptionName: operator.SubscriptionName{Topic: "own", Publisher: "ok"}, Healthy: new(true)},
+			{SubscriptionName: operator.SubscriptionName{Topic: "own", Publisher: "ill"}, Healthy: new(false)},
 		}, failed
 	})
 	m.PublisherDelivered.WithLabelValues("scenes", "archive").Add(4)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // WatchPublishers adds the gauges of each publisher, which call list at each scrape; when it
 // fails they are left out of that scrape. An unknown lag is left out too.
-func (m *Metrics) WatchPublishers(list func(ctx context.Context) ([]outbox.Publisher, error)) {
+func (m *Metrics) WatchPublishers(list func(ctx context.Context) ([]subscription.Publisher, error)) {
 	m.watch("list the publishers", func(ctx context.Context, gauge gauge) error {
 		all, err := list(ctx)
 		if err != nil {
@@ -35,16 +36,16 @@ var (
 )
 
 // CountType counts events of a type that were published to statistics:.
-func (m *Metrics) CountType(of outbox.SubscriptionName, eventType string, events int) {
+func (m *Metrics) CountType(of operator.SubscriptionName, eventType string, events int) {
 	m.PublishedEvents.WithLabelValues(of.Topic, of.Publisher, eventType).Add(float64(events))
 }
 
 // CountTag counts events with a tag that were published to statistics:.
-func (m *Metrics) CountTag(of outbox.SubscriptionName, tag, value string, events int) {
+func (m *Metrics) CountTag(of operator.SubscriptionName, tag, value string, events int) {
 	m.PublishedTags.WithLabelValues(of.Topic, of.Publisher, tag, value).Add(float64(events))
 }
 
-func collectPublisher(p outbox.Publisher, gauge gauge) {
+func collectPublisher(p subscription.Publisher, gauge gauge) {
 	if !p.LagUnknown() {
 		gauge(publisherLagDesc, float64(p.LagEvents), p.Topic, p.Publisher)
 		gauge(publisherAgeDesc, p.LagSeconds, p.Topic, p.Publisher)
@@ -60,7 +61,7 @@ func collectPublisher(p outbox.Publisher, gauge gauge) {
 	if p.Healthy != nil {
 		gauge(publisherHealthyDesc, boolGauge(*p.Healthy), p.Topic, p.Publisher)
 	}
-	for _, status := range outbox.PublisherStatuses {
+	for _, status := range subscription.PublisherStatuses {
 		gauge(publisherStatusDesc, boolGauge(p.Status == status), p.Topic, p.Publisher, string(status))
 	}
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Summary gauges that have labels or may be absent.
@@ -21,40 +23,40 @@ var (
 // summaryGauges are the other gauges of the summary.
 var summaryGauges = []struct {
 	desc *prometheus.Desc
-	of   func(*outbox.Summary) float64
+	of   func(*campaign.Summary) float64
 }{
 	{desc("oldest_row_age_seconds", "Age of the oldest unapplied event, since its append; 0 when all are applied."),
-		func(s *outbox.Summary) float64 { return s.Lag.MaxSeconds }},
+		func(s *campaign.Summary) float64 { return s.Lag.MaxSeconds }},
 	{desc("oldest_retryable_age_seconds", "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance), since its append; 0 when there is none."),
-		func(s *outbox.Summary) float64 { return s.Lag.RetryableSeconds }},
+		func(s *campaign.Summary) float64 { return s.Lag.RetryableSeconds }},
 	{desc("lag_events", "Events in the journal that are not applied yet, over all campaigns."),
-		func(s *outbox.Summary) float64 { return float64(s.Lag.Events) }},
+		func(s *campaign.Summary) float64 { return float64(s.Lag.Events) }},
 	{desc("campaigns", "Campaigns in the journal."),
-		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Total) }},
+		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Total) }},
 	{desc("blocked_campaigns", "Campaigns whose head is dead."),
-		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Blocked) }},
+		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Blocked) }},
 	{desc("diverged_campaigns", "Campaigns whose watermark contradicts the journal."),
-		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Diverged) }},
+		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Diverged) }},
 	{desc("drifted_campaigns", "Campaigns whose live rows differ from the journal, as last verified."),
-		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Drifted) }},
+		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Drifted) }},
 	{desc("unverifiable_campaigns", "Campaigns whose journal the last verify could not replay, for example because an event was changed or deleted."),
-		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Unverifiable) }},
+		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Unverifiable) }},
 	{desc("paused_campaigns", "Campaigns that an operator has paused."),
-		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Paused) }},
+		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Paused) }},
 	{desc("skipped_events", "Skipped events, which are never applied."),
-		func(s *outbox.Summary) float64 { return float64(s.Campaigns.Skips) }},
+		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Skips) }},
 	{desc("operations_running", "Operations in progress."),
-		func(s *outbox.Summary) float64 { return float64(s.Operations.Running) }},
+		func(s *campaign.Summary) float64 { return float64(s.Operations.Running) }},
 	{desc("operations_unacknowledged", "Operations that have ended and are not acknowledged."),
-		func(s *outbox.Summary) float64 { return float64(s.Operations.Unacknowledged) }},
+		func(s *campaign.Summary) float64 { return float64(s.Operations.Unacknowledged) }},
 	{desc("campaign_row_drift", "Campaign rows corrected by the self-check since start."),
-		func(s *outbox.Summary) float64 { return float64(s.Drift) }},
+		func(s *campaign.Summary) float64 { return float64(s.Drift) }},
 	{desc("worker_running", "1 while at least one instance with a worker is running."),
-		func(s *outbox.Summary) float64 { return boolGauge(s.Worker.Running) }},
+		func(s *campaign.Summary) float64 { return boolGauge(s.Worker.Running) }},
 }
 
 // watchSummary adds the gauges read from one summary per scrape.
-func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, error)) {
+func (m *Metrics) watchSummary(summary func(context.Context) (campaign.Summary, error)) {
 	descs := []*prometheus.Desc{rowsDesc, heldDesc, quarantinedDesc, faultDesc, unreadableDesc}
 	for _, g := range summaryGauges {
 		descs = append(descs, g.desc)
@@ -68,7 +70,7 @@ func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, er
 		for _, g := range summaryGauges {
 			gauge(g.desc, g.of(&s))
 		}
-		for _, status := range outbox.Statuses {
+		for _, status := range event.Statuses {
 			gauge(rowsDesc, float64(s.Counts.Of(status)), string(status))
 		}
 		if s.Held != nil {
@@ -77,10 +79,10 @@ func (m *Metrics) watchSummary(summary func(context.Context) (outbox.Summary, er
 			gauge(heldDesc, float64(campaigns), "campaign")
 			gauge(quarantinedDesc, float64(s.QuarantinedProjections()))
 		}
-		for _, database := range []string{"journal", "projections"} {
-			for _, kind := range outbox.FaultKinds {
-				found := slices.ContainsFunc(s.Faults, func(f outbox.DatabaseFault) bool { return f.Database == database && f.Kind == kind })
-				gauge(faultDesc, boolGauge(found), database, string(kind))
+		for _, d := range []string{"journal", "projections"} {
+			for _, kind := range database.FaultKinds {
+				found := slices.ContainsFunc(s.Faults, func(f database.DatabaseFault) bool { return f.Database == d && f.Kind == kind })
+				gauge(faultDesc, boolGauge(found), d, string(kind))
 			}
 		}
 		return nil

@@ -5,29 +5,30 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "operation_start", Scene: (*fixture).DeadHead,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
-			return f.Operations.Start(f.Ctx, o, outbox.OperationRequest{Canary: true})
+		Do: func(f *fixture, o operator.Command) (any, error) {
+			return f.Operations.Start(f.Ctx, o, operations.OperationRequest{Canary: true})
 		},
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from operation_rows`) == 0 }},
 	{Action: "operation_cancel", Scene: runningOperation,
-		Do: func(f *fixture, o outbox.Command) (any, error) { return f.Operations.Cancel(f.Ctx, o, 1, "") },
+		Do: func(f *fixture, o operator.Command) (any, error) { return f.Operations.Cancel(f.Ctx, o, 1, "") },
 		Undone: func(f *fixture) bool {
 			return f.Number(`select count(*) from operation_rows where status = 'waiting'`) == 1
 		}},
 	{Action: "operation_acknowledge", Scene: endedOperation,
-		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Operations.Acknowledge(f.Ctx, o, 1, "") },
+		Do:     func(f *fixture, o operator.Command) (any, error) { return f.Operations.Acknowledge(f.Ctx, o, 1, "") },
 		Undone: func(f *fixture) bool { return f.Operation(1).AcknowledgedAt == nil }},
 }}
 
 func runningOperation(f *fixture) {
 	f.DeadHead()
-	must.Get(f.Operations.Start(f.Ctx, storetest.Ben, outbox.OperationRequest{Canary: true})).Or(f.TB)
+	must.Get(f.Operations.Start(f.Ctx, storetest.Ben, operations.OperationRequest{Canary: true})).Or(f.TB)
 }
 
 func endedOperation(f *fixture) {
@@ -42,5 +43,5 @@ func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 
 func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
-	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "operation_") })
+	kinds.MustHave(t, func(a operator.Action) bool { return strings.HasPrefix(string(a), "operation_") })
 }

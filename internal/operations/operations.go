@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
@@ -31,7 +31,7 @@ type Operations struct {
 // operation die at their first failure, in whatever process settles it.
 func New(q *queue.Queue, samples *samples.Samples) *Operations {
 	q.OnFailure(failedAgain)
-	q.OnSummary(func(context.Context, *outbox.Summary) func(*store.Tx, *outbox.Summary) error { return count })
+	q.OnSummary(func(context.Context, *campaign.Summary) func(*store.Tx, *campaign.Summary) error { return count })
 	return &Operations{core: q.Store, samples: samples, started: loop.NewSignal(1)}
 }
 

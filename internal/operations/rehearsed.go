@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -19,7 +20,7 @@ order by campaign_id`
 
 // triedHead is an event that blocked its campaign when a rehearsal was started.
 type triedHead struct {
-	outbox.RowKey
+	event.RowKey
 	passes  bool  // it would be applied with what waits behind it
 	retries int64 // since
 }
@@ -41,13 +42,13 @@ func (t *tx) triedHeads(rehearsal, until int64) ([]triedHead, error) {
 	var heads []triedHead
 	err := t.Each(func(row sqldb.Row) error {
 		var campaign, outcome, text string
-		var at outbox.Rehearsed
+		var at replay.Rehearsed
 		if err := row.Scan(&campaign, &outcome, &text); err != nil {
 			return err
 		}
 		err := json.Unmarshal([]byte(text), &at)
 		if at.Head > 0 && at.Quarantined == "" {
-			heads = append(heads, triedHead{outbox.RowKey{CampaignID: campaign, Seq: at.Head}, outcome == outbox.OutcomeReplayed, 0})
+			heads = append(heads, triedHead{event.RowKey{CampaignID: campaign, Seq: at.Head}, outcome == replay.OutcomeReplayed, 0})
 		}
 		return err
 	}, selectTriedHeads, rehearsal)
@@ -66,7 +67,7 @@ func (t *tx) triedHeads(rehearsal, until int64) ([]triedHead, error) {
 
 // PassedHeads lists the events that blocked campaigns when a rehearsal was started, would pass, and were not
 // retried since.
-func (ops *Operations) PassedHeads(ctx context.Context, rehearsal int64) (passed []outbox.RowKey, err error) {
+func (ops *Operations) PassedHeads(ctx context.Context, rehearsal int64) (passed []event.RowKey, err error) {
 	err = ops.read(ctx, func(t *tx) error {
 		heads, err := t.triedHeads(rehearsal, sqldb.FarFuture)
 		for _, h := range heads {
@@ -83,7 +84,7 @@ func (ops *Operations) PassedHeads(ctx context.Context, rehearsal int64) (passed
 // them and those that it found passing.
 func (t *tx) restOn(rehearsal int64, chosen []candidate) (left []candidate, passing, failing int64, err error) {
 	heads, err := t.triedHeads(rehearsal, sqldb.FarFuture)
-	passes := make(map[outbox.RowKey]bool, len(heads))
+	passes := make(map[event.RowKey]bool, len(heads))
 	for _, h := range heads {
 		passes[h.RowKey] = h.passes
 	}
@@ -108,7 +109,7 @@ where operation_id = $1
   and seq = $3`
 
 // countRehearsed counts the rows of an operation that its rehearsal tried and found passing.
-func (t *tx) countRehearsed(d *outbox.OperationDetail) error {
+func (t *tx) countRehearsed(d *OperationDetail) error {
 	heads, err := t.triedHeads(d.Rehearsal, d.StartedAt.UnixMicro())
 	if err != nil {
 		return err

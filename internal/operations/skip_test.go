@@ -6,16 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func rowsOf(f *fixture, id int64) map[string]outbox.OperationRow {
-	page := must.Get(f.Operations.Rows(f.Ctx, id, outbox.OperationRowFilter{})).Or(f.TB)
-	rows := map[string]outbox.OperationRow{}
+func rowsOf(f *fixture, id int64) map[string]operations.OperationRow {
+	page := must.Get(f.Operations.Rows(f.Ctx, id, operations.OperationRowFilter{})).Or(f.TB)
+	rows := map[string]operations.OperationRow{}
 	for _, r := range page.Items {
 		rows[r.CampaignID] = r
 	}
@@ -33,32 +36,32 @@ func applyNext(f *fixture, campaign string) {
 func TestStepOperation_skipsRowsThatWereChangedMeanwhile(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 7)
-	op := f.StartOperation(outbox.OperationRequest{Canary: true})
+	op := f.StartOperation(operations.OperationRequest{Canary: true})
 	f.Clock.Advance(time.Second)
 	must.Get(f.RequeueRow(f.Ctx, storetest.Ben, ids[1], 1)).Or(t)
 	f.Fail("no such thing", ids[1])
 	f.MustRequeue(ids[2], 1)
 	f.Drain()
 	f.StepOperation(op.ID) // the canary
-	must.Need(t, rowsOf(f, op.ID)[ids[0]].Status == outbox.ResultRequeued, "the canary is another than %q", ids[0])
-	refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), ids[0], 1), ids[0], 1)), outbox.ErrConflict, "is pending")
+	must.Need(t, rowsOf(f, op.ID)[ids[0]].Status == operations.ResultRequeued, "the canary is another than %q", ids[0])
+	refused(t, storetest.No(f.SkipEvent(f.Ctx, storetest.ToSkip(ana(""), ids[0], 1), ids[0], 1)), event.ErrConflict, "is pending")
 	f.MustRequeue(ids[3], 1)
 	must.Get(f.PauseCampaign(f.Ctx, ana(""), ids[4])).Or(t)
 	f.MustSkip(ids[5], 1)
 	f.MustSkip(ids[6], 1)
 	must.Get(f.UnskipEvent(f.Ctx, ana(""), ids[6], 1)).Or(t)
-	for f.Operation(op.ID).Status == outbox.OperationRunning {
+	for f.Operation(op.ID).Status == operations.OperationRunning {
 		f.Drain()
 		f.StepOperation(op.ID)
 	}
-	wantTotals(t, f.Operation(op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 7, Done: 1, Skipped: 6})
+	wantTotals(t, f.Operation(op.ID), operations.OperationDone, operations.OperationTotals{Chosen: 7, Done: 1, Skipped: 6})
 	rows := rowsOf(f, op.ID)
 	for i, want := range []string{"it was requeued and died again in the meantime; last action: requeue by ben", "applied in the meantime; last action: requeue by scene",
 		"requeue by scene", "paused by ana", "skip by scene", "unskip by ana"} {
 		r := rows[ids[i+1]]
-		must.Hold(t, r.Status == outbox.ResultSkipped && strings.Contains(r.Detail, want), "row %d came to %s: %s, want %q", i+1, r.Status, r.Detail, want)
+		must.Hold(t, r.Status == operations.ResultSkipped && strings.Contains(r.Detail, want), "row %d came to %s: %s, want %q", i+1, r.Status, r.Detail, want)
 	}
-	must.Equal(t, f.MustRow(ids[1], 1).Row.Status, outbox.Dead, "the row that died again")
+	must.Equal(t, f.MustRow(ids[1], 1).Row.Status, event.Dead, "the row that died again")
 	f.WantMarks(ids[5] + " 1 1")
 	f.Sound()
 }
@@ -70,7 +73,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.Dies("a", 3)
 	f.MustSkip("a", 1)
 	f.Kill("a") // which prevents it from being skipped over
-	op := f.StartOperation(outbox.OperationRequest{})
+	op := f.StartOperation(operations.OperationRequest{})
 	f.StepOperation(op.ID)
 	applyNext(f, "a") // skips it
 	f.StepOperation(op.ID)
@@ -79,8 +82,8 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.MustSettle(one, queue.Result{Claim: c, Failure: storetest.Failure("no such thing")})
 	f.StepOperation(op.ID)
 	r := rowsOf(f, op.ID)["a"]
-	must.Hold(t, r.Status == outbox.ResultFailedAgain && f.Operation(op.ID).Status == outbox.OperationStopped, "the row came to %s: %s", r.Status, r.Detail)
-	must.Equal(t, f.MustRow("a", 1).Row.Status, outbox.Dead, "the row")
+	must.Hold(t, r.Status == operations.ResultFailedAgain && f.Operation(op.ID).Status == operations.OperationStopped, "the row came to %s: %s", r.Status, r.Detail)
+	must.Equal(t, f.MustRow("a", 1).Row.Status, event.Dead, "the row")
 	f.WantMarks()
 	f.Sound()
 }
@@ -101,23 +104,23 @@ var (
 func TestActions_tellOfTheOperationOnceItTouchedARow(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	ids := f.Killed("a", 3)
-	named := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}
-	op := f.StartOperation(outbox.OperationRequest{Canary: true, Selection: named})
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[0]})
+	named := operations.Selection{Rows: []event.RowKey{{CampaignID: ids[0], Seq: 1}, {CampaignID: ids[1], Seq: 1}}}
+	op := f.StartOperation(operations.OperationRequest{Canary: true, Selection: named})
+	f.WantActions(operator.AuditFilter{CampaignID: ids[0]})
 	storetest.NamesNoAction(t, storetest.No(f.RetryRow(f.Ctx, ana(""), ids[0], 1)))
 	f.StepOperation(op.ID)
-	refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), ids[0], 1)), outbox.ErrConflict, "last action: operation start by ana")
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[0], Seq: 1, Outcome: outbox.AuditDone}, "operation_start")
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[1]})
+	refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), ids[0], 1)), event.ErrConflict, "last action: operation start by ana")
+	f.WantActions(operator.AuditFilter{CampaignID: ids[0], Seq: 1, Outcome: operator.AuditDone}, "operation_start")
+	f.WantActions(operator.AuditFilter{CampaignID: ids[1]})
 	f.Drain()
 	f.StepOperation(op.ID)
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[1], Seq: 1}, "operation_start")
-	f.WantActions(outbox.AuditFilter{CampaignID: ids[1], Seq: 2})
+	f.WantActions(operator.AuditFilter{CampaignID: ids[1], Seq: 1}, "operation_start")
+	f.WantActions(operator.AuditFilter{CampaignID: ids[1], Seq: 2})
 	// What was done to a row since is not an action on the operation.
-	other := f.StartOperation(outbox.OperationRequest{})
+	other := f.StartOperation(operations.OperationRequest{})
 	must.Get(f.Operations.Cancel(f.Ctx, ana(""), other.ID, "")).Or(t)
-	must.Get(f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{})).Or(t)
-	refused(t, storetest.No(f.Operations.Cancel(f.Ctx, ana(""), other.ID, "")), outbox.ErrConflict, "last action: operation cancel by ana")
+	must.Get(f.RequeueDead(f.Ctx, ana(""), campaign.RequeueFilter{})).Or(t)
+	refused(t, storetest.No(f.Operations.Cancel(f.Ctx, ana(""), other.ID, "")), event.ErrConflict, "last action: operation cancel by ana")
 }
 
 var (

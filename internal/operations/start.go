@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -26,7 +28,7 @@ const (
 
 // candidate is a dead row that an operation may include.
 type candidate struct {
-	outbox.RowKey
+	event.RowKey
 	eventType, fingerprint, example string
 	updated                         int64
 	attempts                        int64
@@ -62,7 +64,7 @@ var (
 
 // candidates returns the dead rows of a selection that no operation has, and how many of the named
 // rows are refused. Heads come first, since nothing else of a campaign can move before them.
-func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, err error) {
+func (t *tx) candidates(s Selection) (chosen []candidate, refused int64, err error) {
 	scan := func(row sqldb.Row) error {
 		var c candidate
 		err := row.Scan(&c.CampaignID, &c.Seq, &c.eventType, &c.fingerprint, &c.example, &c.updated, &c.attempts, &c.head, &c.highWater, &c.total)
@@ -73,26 +75,26 @@ func (t *tx) candidates(s outbox.Selection) (chosen []candidate, refused int64, 
 		err = t.candidatesByKey(s.Rows, scan)
 		refused = int64(len(s.Rows) - len(chosen))
 	} else {
-		err = queue.Selected(t.Tx, scan, candidatesByFilter, s.Filter, outbox.MaxOperation, outbox.MaxOperation+1)
+		err = queue.Selected(t.Tx, scan, candidatesByFilter, s.Filter, event.MaxOperation, event.MaxOperation+1)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(chosen) > outbox.MaxOperation {
-		return nil, 0, outbox.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", outbox.MaxOperation)
+	if len(chosen) > event.MaxOperation {
+		return nil, 0, event.Invalid("filter", "more than %d dead rows match, and one operation takes no more; narrow the filter, or give a limit", event.MaxOperation)
 	}
 	slices.SortStableFunc(chosen, func(a, b candidate) int { return cmp.Compare(sqldb.Truth(b.head), sqldb.Truth(a.head)) })
 	return chosen, refused, nil
 }
 
-func (t *tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) error {
-	if len(keys) > outbox.MaxNamed {
-		return outbox.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), outbox.MaxNamed)
+func (t *tx) candidatesByKey(keys []event.RowKey, scan func(sqldb.Row) error) error {
+	if len(keys) > event.MaxNamed {
+		return event.Invalid("rows", "%d rows are named; the limit is %d: use a filter instead", len(keys), event.MaxNamed)
 	}
 	var b sqldb.Batch
 	for i, k := range keys {
 		if k.CampaignID == "" || k.Seq < 1 {
-			return outbox.Invalid("rows", "row %d needs a campaign_id and a seq of 1 or more", i+1)
+			return event.Invalid("rows", "row %d needs a campaign_id and a seq of 1 or more", i+1)
 		}
 	}
 	for _, k := range distinct(keys) {
@@ -102,9 +104,9 @@ func (t *tx) candidatesByKey(keys []outbox.RowKey, scan func(sqldb.Row) error) e
 }
 
 // distinct keeps the first of equal keys.
-func distinct(keys []outbox.RowKey) []outbox.RowKey {
-	seen := make(map[outbox.RowKey]bool, len(keys))
-	return slices.DeleteFunc(slices.Clone(keys), func(k outbox.RowKey) bool {
+func distinct(keys []event.RowKey) []event.RowKey {
+	seen := make(map[event.RowKey]bool, len(keys))
+	return slices.DeleteFunc(slices.Clone(keys), func(k event.RowKey) bool {
 		was := seen[k]
 		seen[k] = true
 		return was
@@ -116,18 +118,18 @@ const previewNames = 20
 
 // Preview returns what an operation on a selection would do now, resting on a rehearsal; 0 is none. It
 // changes nothing.
-func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection, rehearsal int64) (outbox.OperationPreview, error) {
-	var p outbox.OperationPreview
+func (ops *Operations) Preview(ctx context.Context, selection Selection, rehearsal int64) (OperationPreview, error) {
+	var p OperationPreview
 	err := ops.read(ctx, func(t *tx) (err error) {
 		_, p, err = t.shown(selection, rehearsal)
 		return err
 	})
 	if err != nil {
-		return outbox.OperationPreview{}, err
+		return OperationPreview{}, err
 	}
 	pace, err := ops.samples.Pace(ctx)
 	if err != nil {
-		return outbox.OperationPreview{}, err
+		return OperationPreview{}, err
 	}
 	if pace > 0 {
 		p.EstimatedSeconds, p.EventsPerSecond = new(float64(p.Rows+p.Released)/pace), &pace
@@ -136,10 +138,10 @@ func (ops *Operations) Preview(ctx context.Context, selection outbox.Selection, 
 }
 
 // shown returns the rows that an operation on a selection takes, and their preview.
-func (t *tx) shown(selection outbox.Selection, rehearsal int64) ([]candidate, outbox.OperationPreview, error) {
+func (t *tx) shown(selection Selection, rehearsal int64) ([]candidate, OperationPreview, error) {
 	chosen, refused, err := t.candidates(selection)
 	if err != nil {
-		return nil, outbox.OperationPreview{}, err
+		return nil, OperationPreview{}, err
 	}
 	chosen, passing, failing, err := t.restOn(rehearsal, chosen)
 	p := preview(chosen, refused)
@@ -148,8 +150,8 @@ func (t *tx) shown(selection outbox.Selection, rehearsal int64) ([]candidate, ou
 }
 
 // preview counts the effects of requeuing the candidates.
-func preview(chosen []candidate, refused int64) outbox.OperationPreview {
-	p := outbox.OperationPreview{Rows: int64(len(chosen)), Refused: refused}
+func preview(chosen []candidate, refused int64) OperationPreview {
+	p := OperationPreview{Rows: int64(len(chosen)), Refused: refused}
 	behind := map[string]int64{}
 	for _, c := range chosen {
 		behind[c.CampaignID] += 0
@@ -171,61 +173,61 @@ func preview(chosen []candidate, refused int64) outbox.OperationPreview {
 	groups := groupsOf(chosen)
 	p.GroupsTotal = int64(len(groups))
 	p.Groups = slices.Clone(groups[:min(len(groups), previewNames)])
-	p.Confirm = outbox.ActionOperationStart.Phrase(outbox.Reach{Rows: p.Rows, Released: p.Released})
+	p.Confirm = operator.ActionOperationStart.Phrase(operator.Reach{Rows: p.Rows, Released: p.Released})
 	return p
 }
 
 // groupsOf groups rows by their last error, the largest group first.
-func groupsOf(chosen []candidate) []outbox.PreviewGroup {
-	groups, at := []outbox.PreviewGroup{}, map[string]int{}
+func groupsOf(chosen []candidate) []PreviewGroup {
+	groups, at := []PreviewGroup{}, map[string]int{}
 	for _, c := range chosen {
 		i, known := at[c.fingerprint]
 		if !known {
 			i = len(groups)
 			at[c.fingerprint] = i
-			groups = append(groups, outbox.PreviewGroup{Fingerprint: c.fingerprint, Example: c.example})
+			groups = append(groups, PreviewGroup{Fingerprint: c.fingerprint, Example: c.example})
 		}
 		groups[i].Rows++
 	}
-	slices.SortFunc(groups, func(a, b outbox.PreviewGroup) int {
+	slices.SortFunc(groups, func(a, b PreviewGroup) int {
 		return cmp.Or(cmp.Compare(b.Rows, a.Rows), strings.Compare(a.Fingerprint, b.Fingerprint))
 	})
 	return groups
 }
 
-// Start freezes the dead rows of a selection for workers to requeue. It returns outbox.ErrConflict
+// Start freezes the dead rows of a selection for workers to requeue. It returns event.ErrConflict
 // when the rows differ from those the operator was shown, when there are none, or where nothing is
-// applied; outbox.ErrInvalid when a large operation lacks its phrase. Rows of another running
+// applied; event.ErrInvalid when a large operation lacks its phrase. Rows of another running
 // operation are left out, and so are those that the rehearsal on which it rests found failing.
-func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox.OperationRequest) (outbox.Operation, error) {
+func (ops *Operations) Start(ctx context.Context, o operator.Command, order OperationRequest) (Operation, error) {
 	asked := auditTarget(order)
-	a := &store.Change{Command: o, Action: outbox.ActionOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
-	if ops.core.Mode() == outbox.ModeShadow {
-		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("the mode is %s: no worker applies requeued rows, so the operation would never end", ops.core.Mode()))
+	a := &store.Change{Command: o, Action: operator.ActionOperationStart, CampaignID: order.Filter.CampaignID, Before: asked, Asked: asked}
+	if ops.core.Mode() == campaign.ModeShadow {
+		return Operation{}, ops.core.Refused(ctx, a, event.Conflict("the mode is %s: no worker applies requeued rows, so the operation would never end", ops.core.Mode()))
 	}
-	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
+	op, err := perform(ctx, ops, a, func(t *tx, now int64) (Operation, error) {
 		chosen, is, err := t.shown(order.Selection, order.Rehearsal)
 		if err != nil {
-			return outbox.Operation{}, err
+			return Operation{}, err
 		}
 		if err := t.asShown(o, order, is, now); err != nil {
-			return outbox.Operation{}, err
+			return Operation{}, err
 		}
 		if err := ops.core.RequireReason(o, is.Released); err != nil {
-			return outbox.Operation{}, err
+			return Operation{}, err
 		}
-		op := outbox.Operation{Kind: "requeue", Status: outbox.OperationRunning, Canary: order.Canary, Rehearsal: order.Rehearsal,
+		op := Operation{Kind: "requeue", Status: OperationRunning, Canary: order.Canary, Rehearsal: order.Rehearsal,
 			StartedBy: o.By.Name, Via: o.By.Via, Reason: o.Reason, RequestID: o.RequestID, StartedAt: sqldb.At(now), UpdatedAt: sqldb.At(now), Refused: is.Refused}
 		if len(order.Rows) == 0 {
 			op.Filter = &order.Filter
 		}
 		if err := t.freeze(&op, chosen, now); err != nil {
-			return outbox.Operation{}, err
+			return Operation{}, err
 		}
 		if op.Totals.Chosen == 0 { // another operation has just taken all rows
-			return outbox.Operation{}, t.nothingToRequeue(order, now)
+			return Operation{}, t.nothingToRequeue(order, now)
 		}
-		a.Target = outbox.OperationTarget(op.ID)
+		a.Target = operator.OperationTarget(op.ID)
 		a.After = map[string]any{"operation_id": op.ID, "rows": op.Totals.Chosen, "heads": op.Heads, "released": op.Released}
 		return op, nil
 	})
@@ -237,7 +239,7 @@ func (ops *Operations) Start(ctx context.Context, o outbox.Command, order outbox
 
 // auditTarget describes a request for its audit record. Rows named one by one are recorded as their
 // number and a digest.
-func auditTarget(order outbox.OperationRequest) map[string]any {
+func auditTarget(order OperationRequest) map[string]any {
 	asked := map[string]any{"filter": nil, "rows_named": len(order.Rows), "canary": order.Canary}
 	if order.Rehearsal > 0 {
 		asked["rehearsal"] = order.Rehearsal
@@ -257,27 +259,27 @@ func auditTarget(order outbox.OperationRequest) map[string]any {
 // asShown refuses an operation on rows other than the operator was shown. A few more rows may wait
 // behind the heads than before, since events keep coming; more than a tenth and more than a hundred
 // is too large a change.
-func (t *tx) asShown(o outbox.Command, order outbox.OperationRequest, is outbox.OperationPreview, now int64) error {
+func (t *tx) asShown(o operator.Command, order OperationRequest, is OperationPreview, now int64) error {
 	var changes []string
 	if seen := order.ExpectedRows; seen != nil && *seen != is.Rows {
-		changes = append(changes, fmt.Sprintf("%s selected now, not %d", outbox.Count(is.Rows, "dead row is", "dead rows are"), *seen))
+		changes = append(changes, fmt.Sprintf("%s selected now, not %d", event.Count(is.Rows, "dead row is", "dead rows are"), *seen))
 	}
-	if seen := order.ExpectedReleased; seen != nil && !outbox.GrownAlike(*seen, is.Released) {
-		changes = append(changes, fmt.Sprintf("%s would be released now, not %d", outbox.Count(is.Released, "row", "rows"), *seen))
+	if seen := order.ExpectedReleased; seen != nil && !operator.GrownAlike(*seen, is.Released) {
+		changes = append(changes, fmt.Sprintf("%s would be released now, not %d", event.Count(is.Released, "row", "rows"), *seen))
 	}
 	switch {
 	case len(changes) > 0:
-		return outbox.Conflict("the selection has changed since this page was loaded: %s%s", strings.Join(changes, ", "), t.LastAction(order.Filter.CampaignID, 0, now))
+		return event.Conflict("the selection has changed since this page was loaded: %s%s", strings.Join(changes, ", "), t.LastAction(order.Filter.CampaignID, 0, now))
 	case is.Rows == 0 && is.RehearsedFailing > 0:
-		return outbox.Conflict("rehearsal %d found all matching dead rows failing: nothing to requeue that rests on it", order.Rehearsal)
+		return event.Conflict("rehearsal %d found all matching dead rows failing: nothing to requeue that rests on it", order.Rehearsal)
 	case is.Rows == 0:
 		return t.nothingToRequeue(order, now)
 	}
-	return outbox.ActionOperationStart.Confirm(o.Confirm, outbox.Reach{Rows: is.Rows, Released: is.Released})
+	return operator.ActionOperationStart.Confirm(o.Confirm, operator.Reach{Rows: is.Rows, Released: is.Released})
 }
 
-func (t *tx) nothingToRequeue(order outbox.OperationRequest, now int64) error {
-	return outbox.Conflict("all matching dead rows are already in a running operation, or there are none: nothing to requeue%s", t.LastAction(order.Filter.CampaignID, 0, now))
+func (t *tx) nothingToRequeue(order OperationRequest, now int64) error {
+	return event.Conflict("all matching dead rows are already in a running operation, or there are none: nothing to requeue%s", t.LastAction(order.Filter.CampaignID, 0, now))
 }
 
 const insertOperation = `
@@ -301,7 +303,7 @@ where id = $1`
 
 // freeze writes the operation, its groups and its rows. Rows that another operation has just taken
 // are left out.
-func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
+func (t *tx) freeze(op *Operation, chosen []candidate, now int64) error {
 	filter := ""
 	if op.Filter != nil {
 		text, err := json.Marshal(op.Filter)
@@ -321,10 +323,10 @@ func (t *tx) freeze(op *outbox.Operation, chosen []candidate, now int64) error {
 	}
 	is := preview(taken, op.Refused+int64(len(chosen)-len(taken)))
 	op.Heads, op.Released, op.Refused = is.Heads, is.Released, is.Refused
-	op.Totals = outbox.OperationTotals{Chosen: is.Rows, Waiting: is.Rows}
+	op.Totals = OperationTotals{Chosen: is.Rows, Waiting: is.Rows}
 	var b sqldb.Batch
 	for _, g := range groupsOf(taken) {
-		b.Exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now, string(outbox.GroupRunning))
+		b.Exec(nil, insertOperationGroup, op.ID, numbers[g.Fingerprint], g.Fingerprint, g.Example, g.Rows, now, string(GroupRunning))
 	}
 	b.Exec(nil, freezeTotals, op.ID, op.Heads, op.Released, op.Refused, op.Totals.Chosen)
 	return sqldb.Wrapf(t.RunAll(&b), "freeze the groups of operation %d", op.ID)
@@ -369,39 +371,39 @@ func (t *tx) freezeRows(id int64, chosen []candidate, numbers map[string]int64) 
 
 // Cancel ends a running operation: untouched rows stay dead, requeued ones proceed like any other.
 // seen is the status that the operator was shown; empty skips the comparison. It returns
-// outbox.ErrConflict for an operation that has ended.
-func (ops *Operations) Cancel(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return ops.changeOperation(ctx, o, outbox.ActionOperationCancel, id, seen, func(t *tx, op *outbox.Operation, now int64) error {
+// event.ErrConflict for an operation that has ended.
+func (ops *Operations) Cancel(ctx context.Context, o operator.Command, id int64, seen OperationStatus) (Operation, error) {
+	return ops.changeOperation(ctx, o, operator.ActionOperationCancel, id, seen, func(t *tx, op *Operation, now int64) error {
 		if !op.Cancellable() {
-			return outbox.Conflict("operation %d is %s already%s", id, op.Status, t.LastActionOn(outbox.OperationTarget(id), "", now))
+			return event.Conflict("operation %d is %s already%s", id, op.Status, t.LastActionOn(operator.OperationTarget(id), "", now))
 		}
 		op.CancelledBy = o.By.Name
-		for _, end := range [][2]outbox.RowResult{{outbox.ResultWaiting, outbox.ResultLeft}, {outbox.ResultRequeued, outbox.ResultUnwatched}} {
+		for _, end := range [][2]RowResult{{ResultWaiting, ResultLeft}, {ResultRequeued, ResultUnwatched}} {
 			if _, err := t.Exec(endRows, id, string(end[0]), string(end[1]), now); err != nil {
 				return fmt.Errorf("end the rows of operation %d: %w", id, err)
 			}
 		}
-		if _, err := t.Exec(stopGroups, id, "cancelled by "+o.By.Name, now, string(outbox.GroupStopped), string(outbox.GroupRunning)); err != nil {
+		if _, err := t.Exec(stopGroups, id, "cancelled by "+o.By.Name, now, string(GroupStopped), string(GroupRunning)); err != nil {
 			return fmt.Errorf("end the groups of operation %d: %w", id, err)
 		}
 		if err := t.countOperation(op); err != nil {
 			return err
 		}
-		endOperation(op, outbox.OperationCancelled, "", now)
+		endOperation(op, OperationCancelled, "", now)
 		return nil
 	})
 }
 
 // Acknowledge records that an operator has seen an operation's outcome. It returns
-// outbox.ErrConflict for an operation that is running or already acknowledged.
-func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int64, seen outbox.OperationStatus) (outbox.Operation, error) {
-	return ops.changeOperation(ctx, o, outbox.ActionOperationAcknowledge, id, seen, func(_ *tx, op *outbox.Operation, now int64) error {
+// event.ErrConflict for an operation that is running or already acknowledged.
+func (ops *Operations) Acknowledge(ctx context.Context, o operator.Command, id int64, seen OperationStatus) (Operation, error) {
+	return ops.changeOperation(ctx, o, operator.ActionOperationAcknowledge, id, seen, func(_ *tx, op *Operation, now int64) error {
 		switch {
 		case op.Acknowledgeable():
 		case op.AcknowledgedAt == nil:
-			return outbox.Conflict("operation %d is still running; acknowledge it once it has ended", id)
+			return event.Conflict("operation %d is still running; acknowledge it once it has ended", id)
 		default:
-			return outbox.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, outbox.Age(sqldb.At(now).Sub(*op.AcknowledgedAt)))
+			return event.Conflict("operation %d was acknowledged by %s %s ago", id, op.AcknowledgedBy, event.Age(sqldb.At(now).Sub(*op.AcknowledgedAt)))
 		}
 		op.AcknowledgedAt, op.AcknowledgedBy = new(sqldb.At(now)), o.By.Name
 		return nil
@@ -409,15 +411,15 @@ func (ops *Operations) Acknowledge(ctx context.Context, o outbox.Command, id int
 }
 
 // changeOperation performs an action on an operation that must be as the operator saw it.
-func (ops *Operations) changeOperation(ctx context.Context, o outbox.Command, action outbox.Action, id int64, seen outbox.OperationStatus, change func(*tx, *outbox.Operation, int64) error) (outbox.Operation, error) {
-	a := &store.Change{Command: o, Action: action, Target: outbox.OperationTarget(id)}
-	op, err := perform(ctx, ops, a, func(t *tx, now int64) (outbox.Operation, error) {
+func (ops *Operations) changeOperation(ctx context.Context, o operator.Command, action operator.Action, id int64, seen OperationStatus, change func(*tx, *Operation, int64) error) (Operation, error) {
+	a := &store.Change{Command: o, Action: action, Target: operator.OperationTarget(id)}
+	op, err := perform(ctx, ops, a, func(t *tx, now int64) (Operation, error) {
 		op, err := t.existingOperation(id)
 		if err != nil {
 			return op, err
 		}
 		if seen != "" && seen != op.Status {
-			return op, outbox.Conflict("operation %d has changed since this page was loaded: it is %s, not %s%s", id, op.Status, seen, t.LastActionOn(outbox.OperationTarget(id), "", now))
+			return op, event.Conflict("operation %d has changed since this page was loaded: it is %s, not %s%s", id, op.Status, seen, t.LastActionOn(operator.OperationTarget(id), "", now))
 		}
 		a.Before = map[string]any{"operation_id": id, "status": op.Status}
 		if err := change(t, &op, now); err != nil {
@@ -427,7 +429,7 @@ func (ops *Operations) changeOperation(ctx context.Context, o outbox.Command, ac
 		return op, t.saveOperation(&op, now)
 	})
 	if err == nil && op.ID != id {
-		return outbox.Operation{}, ops.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for operation %d", op.ID))
+		return Operation{}, ops.core.Refused(ctx, a, event.Conflict("this Idempotency-Key was used for operation %d", op.ID))
 	}
 	return op, err
 }

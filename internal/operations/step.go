@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -36,7 +38,7 @@ func (ops *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 	err := ops.write(ctx, func(t *tx) error {
 		changed, woken = false, false
 		op, found, err := t.operation(id, t.SkipLocked)
-		if err != nil || !found || op.Status != outbox.OperationRunning {
+		if err != nil || !found || op.Status != OperationRunning {
 			return err
 		}
 		step := &operationStep{tx: t, op: op, now: ops.core.Now(), live: ops.core.ReadModel()}
@@ -58,11 +60,11 @@ func (ops *Operations) StepOne(ctx context.Context, id int64) (bool, error) {
 // operationStep is the state of one step within its transaction.
 type operationStep struct {
 	*tx
-	op       outbox.Operation
+	op       Operation
 	now      int64
 	live     *readmodel.Database
 	changed  bool
-	requeued []outbox.RowKey // in this step
+	requeued []event.RowKey // in this step
 }
 
 func (s *operationStep) run(ctx context.Context) error {
@@ -75,7 +77,7 @@ func (s *operationStep) run(ctx context.Context) error {
 	}
 	var next []*nextRow
 	for _, g := range groups {
-		chosen, err := s.advance(g, outbox.MaxWave-len(next))
+		chosen, err := s.advance(g, MaxWave-len(next))
 		if err != nil {
 			return fmt.Errorf("group %d: %w", g.number, err)
 		}
@@ -89,7 +91,7 @@ func (s *operationStep) run(ctx context.Context) error {
 
 // observed is a watched row that may have an outcome.
 type observed struct {
-	outbox.Watched
+	Watched
 	group, requeued int64
 }
 
@@ -159,7 +161,7 @@ func (s *operationStep) quarantined(ctx context.Context, seen []observed) error 
 // endWatch ends the watch of one row, and stops its group if an event released by the row has
 // failed.
 func (s *operationStep) endWatch(o observed) error {
-	var blamed outbox.Row
+	var blamed campaign.Row
 	if seq := o.Blames(); seq > 0 {
 		var err error
 		if blamed, _, err = s.Row(o.CampaignID, seq); err != nil {
@@ -207,7 +209,7 @@ where operation_id = $1
 // stop stops a group: no more of its rows are requeued.
 func (s *operationStep) stop(group int64, reason string) error {
 	s.changed = true
-	n, err := s.Exec(stopGroup, s.op.ID, reason, s.now, string(outbox.GroupStopped), string(outbox.GroupRunning), group)
+	n, err := s.Exec(stopGroup, s.op.ID, reason, s.now, string(GroupStopped), string(GroupRunning), group)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -216,7 +218,7 @@ func (s *operationStep) stop(group int64, reason string) error {
 }
 
 type groupState struct {
-	outbox.GroupProgress
+	GroupProgress
 	number int64
 }
 
@@ -237,12 +239,12 @@ func (s *operationStep) groups() ([]groupState, error) {
 		g.Canary = s.op.Canary
 		err = row.Scan(&g.number, &g.Wave, &g.Watched, &g.Failures)
 		return g, err
-	}, selectRunningGroups, s.op.ID, groupsAtOnce, string(outbox.GroupRunning))
+	}, selectRunningGroups, s.op.ID, groupsAtOnce, string(GroupRunning))
 	return groups, sqldb.Wrapf(err, "read its groups")
 }
 
 type nextRow struct {
-	outbox.RowKey
+	event.RowKey
 	group, wave       int64
 	updated, attempts int64
 	done              int64  // rows requeued: 1, or 0 if skipped
@@ -276,13 +278,13 @@ func (s *operationStep) advance(g groupState, room int) ([]*nextRow, error) {
 		return next, err
 	}
 	s.changed = true
-	_, err = s.Exec(`update operation_groups set status = $4, updated_at = $3 where operation_id = $1 and number = $2`, s.op.ID, g.number, s.now, string(outbox.GroupDone))
+	_, err = s.Exec(`update operation_groups set status = $4, updated_at = $3 where operation_id = $1 and number = $2`, s.op.ID, g.number, s.now, string(GroupDone))
 	return nil, err
 }
 
 // stopFailed stops a group because of its first row that failed again.
 func (s *operationStep) stopFailed(g groupState) error {
-	var key outbox.RowKey
+	var key event.RowKey
 	var before, after, detail string
 	_, err := s.One([]any{&key.CampaignID, &key.Seq, &before, &after, &detail}, `
 select campaign_id, seq, fingerprint, failed_fingerprint, detail
@@ -295,7 +297,7 @@ limit 1`, s.op.ID, g.number)
 	if err != nil {
 		return err
 	}
-	return s.stop(g.number, outbox.FailedAgain(key, before, after, detail))
+	return s.stop(g.number, FailedAgain(key, before, after, detail))
 }
 
 const noteRequeued = `
@@ -341,11 +343,11 @@ func (s *operationStep) requeue(next []*nextRow) error {
 	var b sqldb.Batch
 	moving := map[string]bool{} // campaigns whose head is in this wave
 	for _, r := range next {
-		var campaign *outbox.Campaign
+		var campaign *campaign.Campaign
 		if c := campaigns[r.CampaignID]; c != nil {
 			campaign = new(c.View())
 		}
-		if r.why = outbox.Immovable(r.RowKey, campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
+		if r.why = Immovable(r.RowKey, campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
 			moving[r.CampaignID] = true
 			queue.RequeueFrozen(&b, &r.done, queue.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
 		}
@@ -371,7 +373,7 @@ func (s *operationStep) recordOutcomes(next []*nextRow, campaigns map[string]*st
 			continue
 		}
 		c := campaigns[r.CampaignID]
-		c.Requeued(outbox.Dead, r.done)
+		c.Requeued(event.Dead, r.done)
 		touched[c.ID], waves[r.group] = c, r
 		sizes[r.group]++
 		s.requeued = append(s.requeued, r.RowKey)
@@ -408,7 +410,7 @@ where target = $1
 // operation, unless that record has expired.
 func (s *operationStep) recordTouched() error {
 	var act int64
-	known, err := s.One([]any{&act}, selectOperationAct, string(outbox.OperationTarget(s.op.ID)))
+	known, err := s.One([]any{&act}, selectOperationAct, string(operator.OperationTarget(s.op.ID)))
 	if err != nil || !known {
 		return err
 	}
@@ -423,7 +425,7 @@ func (s *operationStep) whyChanged(r *nextRow) string {
 	case err != nil:
 	case !found:
 		was = "it was applied in the meantime"
-	case row.Status != outbox.Dead:
+	case row.Status != event.Dead:
 		was = fmt.Sprintf("it was already %s", row.Status)
 	default:
 		was = "it was requeued and died again in the meantime"
@@ -453,17 +455,17 @@ func (s *operationStep) endGroups() error {
 	_, err := s.One([]any{&running, &stopped, &all}, `
 select count(*) filter (where status = $2), count(*) filter (where status = $3), count(*)
 from operation_groups
-where operation_id = $1`, s.op.ID, string(outbox.GroupRunning), string(outbox.GroupStopped))
+where operation_id = $1`, s.op.ID, string(GroupRunning), string(GroupStopped))
 	if err != nil || running > 0 {
 		return err
 	}
 	var first string
 	if stopped > 0 {
-		if _, err := s.One([]any{&first}, `select reason from operation_groups where operation_id = $1 and status = $2 order by number limit 1`, s.op.ID, string(outbox.GroupStopped)); err != nil {
+		if _, err := s.One([]any{&first}, `select reason from operation_groups where operation_id = $1 and status = $2 order by number limit 1`, s.op.ID, string(GroupStopped)); err != nil {
 			return err
 		}
 	}
-	status, reason := outbox.EndOfGroups(stopped, all, first)
+	status, reason := EndOfGroups(stopped, all, first)
 	endOperation(&s.op, status, reason, s.now)
 	return nil
 }

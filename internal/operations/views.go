@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -16,8 +17,8 @@ const operationColumns = `id, kind, status, canary, filter, started_by, via, rea
   heads, released, refused, chosen, waiting, requeued, done, skipped, failed_again, left_alone, unwatched,
   stop_reason, cancelled_by, acknowledged_by, acknowledged_at, rehearsal`
 
-func scanOperation(row sqldb.Row) (outbox.Operation, error) {
-	var o outbox.Operation
+func scanOperation(row sqldb.Row) (Operation, error) {
+	var o Operation
 	var filter string
 	n := &o.Totals
 	err := row.Scan(&o.ID, &o.Kind, (*string)(&o.Status), sqldb.ScanTruth(&o.Canary), &filter, &o.StartedBy, &o.Via, &o.Reason, &o.RequestID,
@@ -36,16 +37,16 @@ from operations
 where id = $1`
 
 // operation reads an operation and locks it for a change in this transaction.
-func (t *tx) operation(id int64, lock string) (op outbox.Operation, found bool, err error) {
+func (t *tx) operation(id int64, lock string) (op Operation, found bool, err error) {
 	op, found, err = sqldb.First(t, scanOperation, selectOperation+lock, id)
 	return op, found, sqldb.Wrapf(err, "read operation %d", id)
 }
 
 // existingOperation is operation, except that a missing one is a refusal.
-func (t *tx) existingOperation(id int64) (outbox.Operation, error) {
+func (t *tx) existingOperation(id int64) (Operation, error) {
 	op, found, err := t.operation(id, t.ForUpdate)
 	if err == nil && !found {
-		err = outbox.NotFound("there is no operation %d", id)
+		err = event.NotFound("there is no operation %d", id)
 	}
 	return op, err
 }
@@ -57,7 +58,7 @@ set status = $2, updated_at = $3, finished_at = $4,
   stop_reason = $12, cancelled_by = $13, acknowledged_by = $14, acknowledged_at = $15
 where id = $1`
 
-func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
+func (t *tx) saveOperation(op *Operation, now int64) error {
 	op.UpdatedAt = sqldb.At(now)
 	n := op.Totals
 	_, err := t.Exec(updateOperation, op.ID, string(op.Status), now, sqldb.MicrosIfAny(op.FinishedAt),
@@ -66,7 +67,7 @@ func (t *tx) saveOperation(op *outbox.Operation, now int64) error {
 	return sqldb.Wrapf(err, "update operation %d", op.ID)
 }
 
-func endOperation(op *outbox.Operation, status outbox.OperationStatus, reason string, now int64) {
+func endOperation(op *Operation, status OperationStatus, reason string, now int64) {
 	op.Status, op.StopReason, op.FinishedAt = status, reason, new(sqldb.At(now))
 }
 
@@ -77,13 +78,13 @@ where operation_id = $1
 group by status`
 
 // countOperation sets the totals from the rows.
-func (t *tx) countOperation(op *outbox.Operation) error {
-	op.Totals = outbox.OperationTotals{Chosen: op.Totals.Chosen}
+func (t *tx) countOperation(op *Operation) error {
+	op.Totals = OperationTotals{Chosen: op.Totals.Chosen}
 	err := t.Each(func(row sqldb.Row) error {
 		var status string
 		var n int64
 		err := row.Scan(&status, &n)
-		if field := op.Totals.Field(outbox.RowResult(status)); field != nil {
+		if field := op.Totals.Field(RowResult(status)); field != nil {
 			*field = n
 		}
 		return err
@@ -101,25 +102,25 @@ order by id{desc}
 limit $4`)
 
 // List pages through operations, newest first.
-func (ops *Operations) List(ctx context.Context, f outbox.OperationFilter) (outbox.Page[outbox.Operation], error) {
+func (ops *Operations) List(ctx context.Context, f OperationFilter) (event.Page[Operation], error) {
 	acknowledged := int64(-1)
 	if f.Acknowledged != nil {
 		acknowledged = sqldb.Truth(*f.Acknowledged)
 	}
-	l := &sqldb.List[outbox.Operation]{
+	l := &sqldb.List[Operation]{
 		Name: "operations", Query: operationsAll, Args: []any{string(f.Status), acknowledged}, Scan: scanOperation, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(op outbox.Operation) []any { return []any{op.ID} },
+		Key: func(op Operation) []any { return []any{op.ID} },
 	}
-	return sqldb.Reading(ctx, ops.core.Journal(), "list operations", func(t *store.Tx) (outbox.Page[outbox.Operation], error) {
+	return sqldb.Reading(ctx, ops.core.Journal(), "list operations", func(t *store.Tx) (event.Page[Operation], error) {
 		return l.Page(t, f.Cursor, f.Limit)
 	})
 }
 
 // Get reads an operation with its groups, the rows it is watching, and other failures since its
-// start. A missing one is outbox.ErrNotFound.
-func (ops *Operations) Get(ctx context.Context, id int64) (outbox.OperationDetail, error) {
-	d := outbox.OperationDetail{Groups: []outbox.OperationGroup{}, Watched: []outbox.WatchedRow{}, Loads: []outbox.VersionLoad{}, NewFailures: []outbox.Row{}, NewQuarantines: []outbox.ProjectionFailure{}}
+// start. A missing one is event.ErrNotFound.
+func (ops *Operations) Get(ctx context.Context, id int64) (OperationDetail, error) {
+	d := OperationDetail{Groups: []OperationGroup{}, Watched: []WatchedRow{}, Loads: []campaign.VersionLoad{}, NewFailures: []campaign.Row{}, NewQuarantines: []campaign.ProjectionFailure{}}
 	summary, err := ops.core.Summary(ctx)
 	if err != nil {
 		return d, fmt.Errorf("read operation %d: %w", id, err)
@@ -166,12 +167,12 @@ order by o.id desc, g.number
 limit $1`
 
 // Requeuing lists the errors whose rows running operations requeue, of the latest operation first.
-func (ops *Operations) Requeuing(ctx context.Context) ([]outbox.GroupOperation, error) {
-	return sqldb.Reading(ctx, ops.core.Journal(), "list what operations requeue", func(t *store.Tx) ([]outbox.GroupOperation, error) {
-		return sqldb.All(t, func(row sqldb.Row) (g outbox.GroupOperation, err error) {
+func (ops *Operations) Requeuing(ctx context.Context) ([]campaign.GroupOperation, error) {
+	return sqldb.Reading(ctx, ops.core.Journal(), "list what operations requeue", func(t *store.Tx) ([]campaign.GroupOperation, error) {
+		return sqldb.All(t, func(row sqldb.Row) (g campaign.GroupOperation, err error) {
 			var canary, wave int64
 			err = row.Scan(&g.Fingerprint, &g.ID, &canary, &wave)
-			g.Phase = outbox.PhaseOf(canary != 0, wave)
+			g.Phase = PhaseOf(canary != 0, wave)
 			return g, err
 		}, selectRequeuing, requeuingShown)
 	})
@@ -181,7 +182,7 @@ func (ops *Operations) Requeuing(ctx context.Context) ([]outbox.GroupOperation, 
 const loadsNamed = 20
 
 // loads reads which versions of projections were loaded while the operation ran, the first ones.
-func (t *tx) loads(d *outbox.OperationDetail) error {
+func (t *tx) loads(d *OperationDetail) error {
 	latest, err := t.VersionLoads(d.StartedAt.UnixMicro(), failuresUntil(d))
 	slices.Reverse(latest)
 	d.Loads = append(d.Loads, latest[:min(len(latest), loadsNamed)]...)
@@ -201,10 +202,10 @@ from operation_rows
 where operation_id = $1
 group by status, group_number`
 
-func (t *tx) operationGroups(d *outbox.OperationDetail) error {
+func (t *tx) operationGroups(d *OperationDetail) error {
 	index := map[int64]int{}
 	err := t.Each(func(row sqldb.Row) error {
-		var g outbox.OperationGroup
+		var g OperationGroup
 		err := row.Scan(&g.Number, &g.Fingerprint, &g.Example, &g.Totals.Chosen, (*string)(&g.Status), &g.Wave, &g.WaveSize, &g.Reason)
 		index[g.Number] = len(d.Groups)
 		d.Groups = append(d.Groups, g)
@@ -221,7 +222,7 @@ func (t *tx) operationGroups(d *outbox.OperationDetail) error {
 			d.MoreGroups = max(d.MoreGroups, number-d.Groups[shown-1].Number)
 		}
 		if i, known := index[number]; known {
-			if field := d.Groups[i].Totals.Field(outbox.RowResult(status)); field != nil {
+			if field := d.Groups[i].Totals.Field(RowResult(status)); field != nil {
 				*field = n
 			}
 		}
@@ -238,10 +239,10 @@ where r.operation_id = $1
 order by r.group_number, r.ordinal
 limit 20`
 
-func (ops *Operations) watchedRows(t *tx, d *outbox.OperationDetail, around outbox.Surroundings) error {
+func (ops *Operations) watchedRows(t *tx, d *OperationDetail, around campaign.Surroundings) error {
 	now := sqldb.At(ops.core.Now())
 	return t.Each(func(row sqldb.Row) error {
-		var w outbox.WatchedRow
+		var w WatchedRow
 		var c store.CampaignRow
 		err := row.Scan(append([]any{&w.Seq, &w.WatchSeq}, c.Dest()...)...)
 		w.CampaignID, w.AppliedSeq, w.Why = c.ID, c.Applied, c.View().Why(now, around)
@@ -282,10 +283,10 @@ order by o.next_attempt_at, o.seq, o.campaign_id
 limit $4`
 )
 
-func (t *tx) newFailures(d *outbox.OperationDetail) error {
+func (t *tx) newFailures(d *OperationDetail) error {
 	until := failuresUntil(d)
 	for _, query := range []string{newDead, newFailed} {
-		err := t.Each(sqldb.Collect(&d.NewFailures, queue.ScanListed), query, d.ID, d.StartedAt.UnixMicro(), until, outbox.NewFailuresNamed-len(d.NewFailures))
+		err := t.Each(sqldb.Collect(&d.NewFailures, queue.ScanListed), query, d.ID, d.StartedAt.UnixMicro(), until, NewFailuresNamed-len(d.NewFailures))
 		if err != nil {
 			return err
 		}
@@ -294,7 +295,7 @@ func (t *tx) newFailures(d *outbox.OperationDetail) error {
 }
 
 // failuresUntil is when failures cannot be due to an operation any more.
-func failuresUntil(d *outbox.OperationDetail) int64 {
+func failuresUntil(d *OperationDetail) int64 {
 	if d.FinishedAt != nil {
 		return d.FinishedAt.UnixMicro()
 	}
@@ -309,7 +310,7 @@ where operation_id = $1
 
 // newQuarantines adds the failures since the start that quarantined projections in the operation's
 // campaigns, of the latest open failures.
-func (ops *Operations) newQuarantines(ctx context.Context, t *tx, d *outbox.OperationDetail) error {
+func (ops *Operations) newQuarantines(ctx context.Context, t *tx, d *OperationDetail) error {
 	all, err := ops.core.ReadModel().QuarantinedBetween(ctx, d.StartedAt.UnixMicro(), failuresUntil(d))
 	if err != nil {
 		return err
@@ -323,7 +324,7 @@ func (ops *Operations) newQuarantines(ctx context.Context, t *tx, d *outbox.Oper
 		return err
 	}
 	for i, f := range all {
-		if rows[i] > 0 && len(d.NewQuarantines) < outbox.NewFailuresNamed {
+		if rows[i] > 0 && len(d.NewQuarantines) < NewFailuresNamed {
 			d.NewQuarantines = append(d.NewQuarantines, f)
 		}
 	}
@@ -350,9 +351,9 @@ limit $5`)
 
 // Rows pages through the rows of an operation in the order in which
 // they are requeued within their group; those of one status group by group. A
-// missing operation is outbox.ErrNotFound.
-func (ops *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRowFilter) (outbox.Page[outbox.OperationRow], error) {
-	var page outbox.Page[outbox.OperationRow]
+// missing operation is event.ErrNotFound.
+func (ops *Operations) Rows(ctx context.Context, id int64, f OperationRowFilter) (event.Page[OperationRow], error) {
+	var page event.Page[OperationRow]
 	l := operationRowList(id, f.Status)
 	err := ops.read(ctx, func(t *tx) (err error) {
 		if _, err = t.existingOperation(id); err == nil {
@@ -363,23 +364,23 @@ func (ops *Operations) Rows(ctx context.Context, id int64, f outbox.OperationRow
 	return page, sqldb.Wrapf(err, "list the rows of operation %d", id)
 }
 
-func operationRowList(id int64, status outbox.RowResult) *sqldb.List[outbox.OperationRow] {
+func operationRowList(id int64, status RowResult) *sqldb.List[OperationRow] {
 	if status == "" {
-		return &sqldb.List[outbox.OperationRow]{
+		return &sqldb.List[OperationRow]{
 			Name: "operation-rows", Query: operationRowsAll, Args: []any{id}, Scan: scanOperationRow,
 			Low: []any{int64(-1)}, High: []any{int64(sqldb.FarFuture)},
-			Key: func(r outbox.OperationRow) []any { return []any{r.Ordinal} },
+			Key: func(r OperationRow) []any { return []any{r.Ordinal} },
 		}
 	}
-	return &sqldb.List[outbox.OperationRow]{
+	return &sqldb.List[OperationRow]{
 		Name: "operation-rows-" + string(status), Query: operationRowsByStatus, Args: []any{id, string(status)}, Scan: scanOperationRow,
 		Low: []any{int64(-1), int64(-1)}, High: []any{int64(sqldb.FarFuture), int64(sqldb.FarFuture)},
-		Key: func(r outbox.OperationRow) []any { return []any{r.Group, r.Ordinal} },
+		Key: func(r OperationRow) []any { return []any{r.Group, r.Ordinal} },
 	}
 }
 
-func scanOperationRow(row sqldb.Row) (outbox.OperationRow, error) {
-	var r outbox.OperationRow
+func scanOperationRow(row sqldb.Row) (OperationRow, error) {
+	var r OperationRow
 	err := row.Scan(&r.CampaignID, &r.Seq, &r.EventType, &r.Group, &r.Fingerprint, (*string)(&r.Status), &r.Wave, &r.Detail, &r.FailedFingerprint,
 		sqldb.ScanTimeOrNil(&r.RequeuedAt), sqldb.ScanTimeOrNil(&r.FinishedAt), &r.Ordinal)
 	return r, err
@@ -391,7 +392,7 @@ from operations
 where acknowledged_at is null`
 
 // count adds the operations that need attention to a summary.
-func count(t *store.Tx, sum *outbox.Summary) error {
+func count(t *store.Tx, sum *campaign.Summary) error {
 	_, err := t.One([]any{&sum.Operations.Running, &sum.Operations.Unacknowledged}, countOperations)
 	return err
 }

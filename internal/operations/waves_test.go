@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -75,17 +76,17 @@ func step(t *testing.T, b *enginetest.Engine) bool {
 	return must.Get(b.Operations.Step(context.Background())).Or(t)
 }
 
-func settleOperation(t *testing.T, b *enginetest.Engine, id int64) outbox.OperationDetail {
+func settleOperation(t *testing.T, b *enginetest.Engine, id int64) operations.OperationDetail {
 	for step(t, b) || b.MustPass() {
 	}
 	return b.Operation(id)
 }
 
-func resultRows(t *testing.T, b *enginetest.Engine, id int64, result outbox.RowResult) []outbox.OperationRow {
-	return must.Get(b.Operations.Rows(t.Context(), id, outbox.OperationRowFilter{Status: result, Limit: 200})).Or(t).Items
+func resultRows(t *testing.T, b *enginetest.Engine, id int64, result operations.RowResult) []operations.OperationRow {
+	return must.Get(b.Operations.Rows(t.Context(), id, operations.OperationRowFilter{Status: result, Limit: 200})).Or(t).Items
 }
 
-func wantTotals(t *testing.T, d outbox.OperationDetail, status outbox.OperationStatus, want outbox.OperationTotals) {
+func wantTotals(t *testing.T, d operations.OperationDetail, status operations.OperationStatus, want operations.OperationTotals) {
 	must.Hold(t, d.Status == status && d.Totals == want, "operation is %s with %+v, want %s with %+v (%s)", d.Status, d.Totals, status, want, d.Why)
 }
 
@@ -93,21 +94,21 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 	b, now := triage(t)
 	before := failures(t, b)
 	untouched := storetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().UnixMicro())
-	op := b.StartOperation(outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(operations.OperationRequest{Canary: true})
 	settleOperation(t, b, op.ID)
 	now.Advance(time.Hour)
 	d := settleOperation(t, b, op.ID)
 
-	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
+	wantTotals(t, d, operations.OperationStopped, operations.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
 	must.Equal(t, failures(t, b)-before, 2, "more failures")
 	must.Equal(t, dead(t, b), deadCampaigns, "rows are dead")
 	same := storetest.Column[string](t, b.JournalDB, `select campaign_id from projection_apply_outbox where status = 'dead' and updated_at < $1`, now.Now().Add(-time.Hour).UnixMicro())
 	must.Hold(t, len(untouched) == deadCampaigns && len(same) == deadCampaigns-2, "of %d rows %d are untouched, want %d", len(untouched), len(same), deadCampaigns-2)
 	must.Equal(t, len(d.NewFailures), 0, "count as new failures, which are its own")
 	for _, g := range d.Groups {
-		must.Hold(t, g.Status == outbox.GroupStopped && g.Wave == 0 && strings.Contains(g.Reason, "failed again with the same error"), "group %+v did not stop at its canary", g)
+		must.Hold(t, g.Status == operations.GroupStopped && g.Wave == 0 && strings.Contains(g.Reason, "failed again with the same error"), "group %+v did not stop at its canary", g)
 	}
-	for _, r := range resultRows(t, b, op.ID, outbox.ResultFailedAgain) {
+	for _, r := range resultRows(t, b, op.ID, operations.ResultFailedAgain) {
 		must.Hold(t, r.Seq == 2 && r.Wave == 0 && r.FailedFingerprint == r.Fingerprint && r.Detail != "", "canary %+v does not say how it failed", r)
 		mustStandDead(t, b, r.CampaignID, 1)
 	}
@@ -117,25 +118,25 @@ func TestOperation_stopsEachGroupAfterOneMoreFailure(t *testing.T) {
 // mustStandDead checks a row that died after fewer attempts than its history has.
 func mustStandDead(t *testing.T, b *enginetest.Engine, campaign string, attempts int) {
 	r := b.MustRow(campaign, 2).Row
-	must.Hold(t, r.Status == outbox.Dead && r.AttemptCount == attempts, "campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
+	must.Hold(t, r.Status == event.Dead && r.AttemptCount == attempts, "campaign %q is %s after %d attempts, want dead after %d", campaign, r.Status, r.AttemptCount, attempts)
 }
 
 // The next wave waits until the one before it, and the events it released, are applied.
 func TestOperation_drainsInWavesAndWatchesEachBeforeTheNext(t *testing.T) {
 	b, _ := triage(t)
 	repair(t, b)
-	op := b.StartOperation(outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(operations.OperationRequest{Canary: true})
 	for range 5 {
 		step(t, b)
 	}
-	wantTotals(t, b.Operation(op.ID), outbox.OperationRunning, outbox.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
-	canary := resultRows(t, b, op.ID, outbox.ResultRequeued)[0].CampaignID
+	wantTotals(t, b.Operation(op.ID), operations.OperationRunning, operations.OperationTotals{Chosen: deadCampaigns, Requeued: 2, Waiting: deadCampaigns - 2})
+	canary := resultRows(t, b, op.ID, operations.ResultRequeued)[0].CampaignID
 	must.Get(b.PauseCampaign(t.Context(), enginetest.Operator, canary)).Or(t)
 	d := settleOperation(t, b, op.ID)
 	must.Hold(t, len(d.Watched) == 1 && d.Watched[0].CampaignID == canary && strings.Contains(d.Watched[0].Why, "Paused by ana"), "watched rows are %+v", d.Watched)
 	must.Get(b.ResumeCampaign(t.Context(), enginetest.Operator, canary)).Or(t)
 	d = settleOperation(t, b, op.ID)
-	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+	wantTotals(t, d, operations.OperationDone, operations.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
 	for group, want := range map[int64][]int{1: {1, 1, 2, 4, 4}, 2: {1, 1, 1}} {
 		got := storetest.Column[int](t, b.JournalDB, `select count(*) from operation_rows where group_number = $1 group by wave order by wave`, group)
 		must.Same(t, got, want, "group", group, "went in waves of")
@@ -152,28 +153,28 @@ func TestOperation_stopsWhenAnEventBehindTheCanaryFails(t *testing.T) {
 		b.MustAppend(enginetest.Spent(many(i), 5000))
 	}
 	repair(t, b)
-	op := b.StartOperation(outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(operations.OperationRequest{Canary: true})
 	d := settleOperation(t, b, op.ID)
 
-	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, Done: 1 + fewCampaigns, Left: manyCampaigns - 1})
+	wantTotals(t, d, operations.OperationStopped, operations.OperationTotals{Chosen: deadCampaigns, Done: 1 + fewCampaigns, Left: manyCampaigns - 1})
 	must.Hold(t, strings.Contains(d.StopReason, "event 6 behind it failed with the same error"), "it stopped because %q", d.StopReason)
 	must.Hold(t, len(d.NewFailures) == 1 && d.NewFailures[0].Seq == 6, "new failures are %+v, want event 6 of the canary's campaign", d.NewFailures)
 }
 
 func TestOperation_leavesWhatDiesAfterItsStart(t *testing.T) {
 	b, now := triage(t)
-	op := b.StartOperation(outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(operations.OperationRequest{Canary: true})
 	b.MustAppend(enginetest.Opened("late", 10), enginetest.Spent("late", 100))
 	for range 3 {
 		b.Drain()
 		now.Advance(5 * time.Minute)
 	}
-	b.MustStand("late", 2, outbox.Dead, 3)
+	b.MustStand("late", 2, event.Dead, 3)
 	repair(t, b)
 	d := settleOperation(t, b, op.ID)
 
-	wantTotals(t, d, outbox.OperationDone, outbox.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
-	b.MustStand("late", 2, outbox.Dead, 3)
+	wantTotals(t, d, operations.OperationDone, operations.OperationTotals{Chosen: deadCampaigns, Done: deadCampaigns})
+	b.MustStand("late", 2, event.Dead, 3)
 	must.Hold(t, len(d.NewFailures) == 1 && d.NewFailures[0].CampaignID == "late", "new failures are %+v, want the row that died after the start", d.NewFailures)
 }
 
@@ -186,12 +187,12 @@ func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
 	}
 	load(clock.Now(), "before", "older")
 	clock.Advance(time.Second)
-	op := b.StartOperation(outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(operations.OperationRequest{Canary: true})
 	at := clock.Now().Add(time.Second)
 	load(at, "changed", "before")
 	clock.Advance(2 * time.Second)
 	d := settleOperation(t, b, op.ID)
-	must.Need(t, d.Status == outbox.OperationStopped && len(d.Loads) == 1 && d.Loads[0].At.Equal(at), "operation is %s; while it ran it names %+v", d.Status, d.Loads)
+	must.Need(t, d.Status == operations.OperationStopped && len(d.Loads) == 1 && d.Loads[0].At.Equal(at), "operation is %s; while it ran it names %+v", d.Status, d.Loads)
 	clock.Advance(time.Second)
 	load(clock.Now(), "later", "changed")
 	d = b.Operation(op.ID)
@@ -202,7 +203,7 @@ func TestOperation_namesWhatWasLoadedWhileItRan(t *testing.T) {
 
 func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	b, _ := triage(t)
-	op := b.StartOperation(outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(operations.OperationRequest{Canary: true})
 	before := failures(t, b)
 	benches := []*enginetest.Engine{b, b.Beside(enginetest.MaxAttempts(3)), b.Beside(enginetest.MaxAttempts(3))}
 	var drivers sync.WaitGroup
@@ -216,7 +217,7 @@ func TestOperation_isSteppedByOneOfMany(t *testing.T) {
 	}
 	drivers.Wait()
 	d := settleOperation(t, b, op.ID)
-	wantTotals(t, d, outbox.OperationStopped, outbox.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
+	wantTotals(t, d, operations.OperationStopped, operations.OperationTotals{Chosen: deadCampaigns, FailedAgain: 2, Left: deadCampaigns - 2})
 	must.Equal(t, failures(t, b)-before, 2, "more failures")
 }
 
@@ -227,27 +228,27 @@ func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	defer b.Start()()
 	// All but the first need a wake-up: the worker would sleep for an hour.
 	for i := range 3 {
-		op := b.StartOperation(outbox.OperationRequest{Canary: true, Selection: outbox.Selection{Rows: []outbox.RowKey{{CampaignID: many(i), Seq: 2}}}})
-		storetest.Eventually(t, "the operation ends", func() bool { return b.Operation(op.ID).Status != outbox.OperationRunning })
-		wantTotals(t, b.Operation(op.ID), outbox.OperationDone, outbox.OperationTotals{Chosen: 1, Done: 1})
+		op := b.StartOperation(operations.OperationRequest{Canary: true, Selection: operations.Selection{Rows: []event.RowKey{{CampaignID: many(i), Seq: 2}}}})
+		storetest.Eventually(t, "the operation ends", func() bool { return b.Operation(op.ID).Status != operations.OperationRunning })
+		wantTotals(t, b.Operation(op.ID), operations.OperationDone, operations.OperationTotals{Chosen: 1, Done: 1})
 	}
 }
 
 func TestOperation_cancelLeavesWhatIsUnderWay(t *testing.T) {
 	b, now := triage(t)
-	op := b.StartOperation(outbox.OperationRequest{Canary: true})
+	op := b.StartOperation(operations.OperationRequest{Canary: true})
 	step(t, b)
-	must.Get(b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, outbox.OperationRunning)).Or(t)
+	must.Get(b.Operations.Cancel(t.Context(), enginetest.Operator, op.ID, operations.OperationRunning)).Or(t)
 	d := settleOperation(t, b, op.ID)
-	wantTotals(t, d, outbox.OperationCancelled, outbox.OperationTotals{Chosen: deadCampaigns, Unwatched: 2, Left: deadCampaigns - 2})
+	wantTotals(t, d, operations.OperationCancelled, operations.OperationTotals{Chosen: deadCampaigns, Unwatched: 2, Left: deadCampaigns - 2})
 	must.Hold(t, d.CancelledBy == "ana" && d.FinishedAt != nil, "operation is %+v, want it cancelled by ana", d.Operation)
 	must.Hold(t, strings.HasSuffix(d.Why, "2 requeued before and not watched since"), "it says %q", d.Why)
 	for _, g := range d.Groups {
-		must.Hold(t, g.Status == outbox.GroupStopped && g.Reason == "cancelled by ana", "group %d is %s (%s), want it stopped", g.Number, g.Status, g.Reason)
+		must.Hold(t, g.Status == operations.GroupStopped && g.Reason == "cancelled by ana", "group %d is %s (%s), want it stopped", g.Number, g.Status, g.Reason)
 	}
-	canary := resultRows(t, b, op.ID, outbox.ResultUnwatched)[0]
+	canary := resultRows(t, b, op.ID, operations.ResultUnwatched)[0]
 	r := b.MustRow(canary.CampaignID, 2).Row
-	must.Hold(t, r.Status == outbox.Failed && r.AttemptCount == 1, "the row in progress is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
+	must.Hold(t, r.Status == event.Failed && r.AttemptCount == 1, "the row in progress is %s after %d attempts, want it tried like any other", r.Status, r.AttemptCount)
 	now.Advance(time.Hour)
 	b.Sound()
 }

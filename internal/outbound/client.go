@@ -22,7 +22,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 const (
@@ -38,7 +39,7 @@ const (
 
 // Error is why a request was not accepted. Other errors count as errors of the destination.
 type Error struct {
-	Kind outbox.DeliveryErrorKind
+	Kind operator.DeliveryErrorKind
 	// RetryAfter is the minimum time until the next try, as requested by the destination; 0 if it
 	// did not.
 	RetryAfter time.Duration
@@ -56,22 +57,22 @@ func Cause(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	return &Error{Kind: outbox.DestinationError, Err: err}
+	return &Error{Kind: operator.DestinationError, Err: err}
 }
 
 // DestinationError blames the destination.
 func DestinationError(format string, args ...any) *Error {
-	return &Error{Kind: outbox.DestinationError, Err: fmt.Errorf(format, args...)}
+	return &Error{Kind: operator.DestinationError, Err: fmt.Errorf(format, args...)}
 }
 
 // EventError blames what was sent.
 func EventError(format string, args ...any) *Error {
-	return &Error{Kind: outbox.EventError, Err: fmt.Errorf(format, args...)}
+	return &Error{Kind: operator.EventError, Err: fmt.Errorf(format, args...)}
 }
 
 // Refusal blames neither: any event may be refused alike.
 func Refusal(format string, args ...any) *Error {
-	return &Error{Kind: outbox.UnknownError, Err: fmt.Errorf(format, args...)}
+	return &Error{Kind: operator.UnknownError, Err: fmt.Errorf(format, args...)}
 }
 
 // Client posts to one HTTP server. It is used by one goroutine at a time.
@@ -281,11 +282,11 @@ func TLSConfig(owner, caFile string) (*tls.Config, error) {
 	}
 	pem, err := readSmall(caFile)
 	if err != nil {
-		return nil, outbox.Setup("ca_file of %s cannot be read: %v", owner, err)
+		return nil, event.Setup("ca_file of %s cannot be read: %v", owner, err)
 	}
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, outbox.Setup("ca_file of %s: %s has no certificate in PEM", owner, caFile)
+		return nil, event.Setup("ca_file of %s: %s has no certificate in PEM", owner, caFile)
 	}
 	return config, nil
 }

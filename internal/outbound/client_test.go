@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // server answers one connection, and holds it open. ended is to be closed when the request has ended; left
@@ -96,7 +96,7 @@ func TestClient_endsWhateverTheServerDoes(t *testing.T) {
 				t.Fatal("the request does not end")
 			}
 			close(over)
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || outbound.Cause(err).Kind != outbox.DestinationError) {
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || outbound.Cause(err).Kind != operator.DestinationError) {
 				t.Errorf("it ended with %v, want %q", err, c.says)
 			}
 			select {

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Reader walks a part of the configuration file. It keeps the first error; what it reads after that
@@ -34,7 +34,7 @@ func (r *Reader) Fail(at *yaml.Node, path, format string, args ...any) {
 	if at != nil && at.Line > 0 {
 		line = at.Line
 	}
-	r.Err = &outbox.Refusal{Err: outbox.ErrInvalid, Field: path, Line: line, Detail: path + ": " + fmt.Sprintf(format, args...)}
+	r.Err = &event.Refusal{Err: event.ErrInvalid, Field: path, Line: line, Detail: path + ": " + fmt.Sprintf(format, args...)}
 }
 
 // Check records err, if there is one, about an entry's key.

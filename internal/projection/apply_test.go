@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // recorder is a Tx that only records what it is asked to run.
@@ -36,8 +36,8 @@ func (r *recorder) Query(context.Context, string, []any, func([]any) error) erro
 	return errors.New("a file has no queries")
 }
 
-func testEvent() *outbox.Event {
-	return &outbox.Event{
+func testEvent() *event.Event {
+	return &event.Event{
 		CampaignID: "c-17", Seq: 4, Position: 912, EventID: "e-1", EventType: "a",
 		OccurredAt: time.Date(2026, 11, 21, 7, 10, 3, 120e6, time.FixedZone("", 3600)),
 		RecordedAt: time.Date(2026, 11, 21, 7, 10, 4, 0, time.UTC),
@@ -74,7 +74,7 @@ func TestApply_bindsValues(t *testing.T) {
 	}
 	s := loadText(t, head+"-- on: a\ninsert into t values (:campaign_id, :metadata, :metadata.a);\n")
 	var r recorder // what is absent is an empty object
-	must.OK(t, s.Apply(t.Context(), &r, &outbox.Event{CampaignID: "c", EventType: "a"}, nil))
+	must.OK(t, s.Apply(t.Context(), &r, &event.Event{CampaignID: "c", EventType: "a"}, nil))
 	must.Equal(t, r.args[0], []any{"c", "{}", nil})
 }
 
@@ -137,7 +137,7 @@ func TestApply_onSQLiteDigitsAreKeptWhereTextGoes(t *testing.T) {
 		}
 	}
 	s := inMemory(t, loadText(t, schema+"insert into t (campaign_id, s, d, n) values (:campaign_id, :payload.x, :payload.x, cast(:payload.x as text));\n"))
-	must.OK(t, s.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}))
+	must.OK(t, s.Apply(t.Context(), &event.Event{CampaignID: "c", EventType: "a", Payload: []byte(`{"x":6718748338527386.5007}`)}))
 	rows := must.Get(s.QueryContext(t.Context(), "select s, d from t")).Or(t)
 	defer rows.Close()
 	var text string
@@ -152,10 +152,10 @@ func TestApply_refusesANumberThatNoDatabaseHas(t *testing.T) {
 			"-- on: d\ninsert into t (campaign_id, d) values (:campaign_id, :payload.x);\n-- on: s\ninsert into t (campaign_id, s) values (:campaign_id, :payload.x);\n"+
 			"-- on: whole\ninsert into t (campaign_id, s) values (:campaign_id, :payload);\n")
 		for _, eventType := range []string{"d", "s"} {
-			err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: eventType, Payload: []byte(payload)})
-			must.Hold(t, errors.Is(err, outbox.ErrUnboundValue) && strings.HasSuffix(err.Error(), "payload.x is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324"), "%s on %s: %v", payload, eventType, err)
+			err := f.Apply(t.Context(), &event.Event{CampaignID: "c", Seq: 1, EventType: eventType, Payload: []byte(payload)})
+			must.Hold(t, errors.Is(err, event.ErrUnboundValue) && strings.HasSuffix(err.Error(), "payload.x is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324"), "%s on %s: %v", payload, eventType, err)
 		}
-		must.OK(t, f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "whole", Payload: []byte(payload)}))
+		must.OK(t, f.Apply(t.Context(), &event.Event{CampaignID: "c", Seq: 1, EventType: "whole", Payload: []byte(payload)}))
 	}
 }
 
@@ -293,10 +293,10 @@ insert into t values (:campaign_id, :seq);
 insert into t values (:campaign_id, 1);
 insert into t with recursive r(x) as (select 1 union all select x + 1 from r) select :campaign_id, sum(x) from r;
 `))
-	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 1, EventType: "good"}))
+	must.OK(t, c.Apply(t.Context(), &event.Event{CampaignID: "c", Seq: 1, EventType: "good"}))
 	for limit := 200 * time.Millisecond; ; limit *= 4 { // on a slow machine a short one ends the statement before
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		err := c.Apply(ctx, &outbox.Event{CampaignID: "c", Seq: 2, EventType: "runaway"})
+		err := c.Apply(ctx, &event.Event{CampaignID: "c", Seq: 2, EventType: "runaway"})
 		cancel()
 		var at *ApplyError
 		if errors.Is(err, context.DeadlineExceeded) && errors.As(err, &at) && at.Line == 9 {
@@ -304,7 +304,7 @@ insert into t with recursive r(x) as (select 1 union all select x + 1 from r) se
 		}
 		must.Need(t, errors.Is(err, context.DeadlineExceeded) && limit <= 10*time.Second, "error %v, want the deadline in line 9", err)
 	}
-	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 3, EventType: "good"}))
+	must.OK(t, c.Apply(t.Context(), &event.Event{CampaignID: "c", Seq: 3, EventType: "good"}))
 	want := []string{`{"campaign_id":"c","n":1}`, `{"campaign_id":"c","n":3}`}
 	must.Equal(t, tableRows(t, c, "t"), want)
 }

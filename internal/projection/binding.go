@@ -9,34 +9,34 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // source is a part of an event that a binding names: a document, which has parts of its own, or a
 // database argument.
 type source struct {
 	name     string
-	argument func(*outbox.Event) any
-	document func(*outbox.Event) json.RawMessage
+	argument func(*event.Event) any
+	document func(*event.Event) json.RawMessage
 }
 
 // sources lists all sources in the order used by the error for an unknown one.
 var sources = append(envelope(), []source{
-	{name: "seq", argument: func(e *outbox.Event) any { return e.Seq }},
-	{name: "position", argument: func(e *outbox.Event) any { return e.Position }},
-	{name: "occurred_at", argument: func(e *outbox.Event) any { return e.OccurredAt.UnixMicro() }},
-	{name: "occurred_at_text", argument: func(e *outbox.Event) any { return timeText(e.OccurredAt) }},
-	{name: "recorded_at", argument: func(e *outbox.Event) any { return e.RecordedAt.UnixMicro() }},
-	{name: "recorded_at_text", argument: func(e *outbox.Event) any { return timeText(e.RecordedAt) }},
-	{name: "event_hash", argument: func(e *outbox.Event) any { return e.EventHash }},
-	{name: "payload", document: func(e *outbox.Event) json.RawMessage { return e.Payload }},
-	{name: "metadata", document: func(e *outbox.Event) json.RawMessage { return e.Metadata }},
-	{name: "tags", document: func(e *outbox.Event) json.RawMessage { return e.Tags }},
+	{name: "seq", argument: func(e *event.Event) any { return e.Seq }},
+	{name: "position", argument: func(e *event.Event) any { return e.Position }},
+	{name: "occurred_at", argument: func(e *event.Event) any { return e.OccurredAt.UnixMicro() }},
+	{name: "occurred_at_text", argument: func(e *event.Event) any { return timeText(e.OccurredAt) }},
+	{name: "recorded_at", argument: func(e *event.Event) any { return e.RecordedAt.UnixMicro() }},
+	{name: "recorded_at_text", argument: func(e *event.Event) any { return timeText(e.RecordedAt) }},
+	{name: "event_hash", argument: func(e *event.Event) any { return e.EventHash }},
+	{name: "payload", document: func(e *event.Event) json.RawMessage { return e.Payload }},
+	{name: "metadata", document: func(e *event.Event) json.RawMessage { return e.Metadata }},
+	{name: "tags", document: func(e *event.Event) json.RawMessage { return e.Tags }},
 }...)
 
 func envelope() (sources []source) {
-	for i, name := range outbox.EnvelopeNames() {
-		sources = append(sources, source{name: name, argument: func(e *outbox.Event) any { return *e.Envelope()[i].Value }})
+	for i, name := range event.EnvelopeNames() {
+		sources = append(sources, source{name: name, argument: func(e *event.Event) any { return *e.Envelope()[i].Value }})
 	}
 	return sources
 }
@@ -90,7 +90,7 @@ func gjsonPath(written string) string {
 
 // of returns the event's value as a database argument: nil, string, int64 or float64. A value that
 // cannot be one is returned as the event has it, with an error.
-func (v *value) of(e *outbox.Event) (any, error) {
+func (v *value) of(e *event.Event) (any, error) {
 	if v.from.document != nil {
 		return v.inside(v.from.document(e))
 	}
@@ -116,7 +116,7 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 	case gjson.Number:
 		n, known := boundNumber(r.Raw, v.digits)
 		if !known {
-			return r.Raw, &outbox.Refusal{Err: outbox.ErrUnboundValue, Field: v.name,
+			return r.Raw, &event.Refusal{Err: event.ErrUnboundValue, Field: v.name,
 				Detail: v.name + " is a number outside of what a 64-bit float can be: it is beyond 1.8e308, or nearer to 0 than 5e-324"}
 		}
 		return n, nil
@@ -138,5 +138,5 @@ func (v *value) inside(raw json.RawMessage) (any, error) {
 
 // missing returns the refusal of an event that lacks a required value.
 func (v *value) missing(how string) error {
-	return &outbox.Refusal{Err: outbox.ErrUnboundValue, Field: v.name, Detail: v.name + " is required, and " + how}
+	return &event.Refusal{Err: event.ErrUnboundValue, Field: v.name, Detail: v.name + " is required, and " + how}
 }

@@ -15,13 +15,13 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // byCampaign is the events of a journal by campaign, and the campaigns in the order of their first events.
-func byCampaign(all []outbox.Event) (campaigns []string, events map[string][]outbox.Event) {
-	events = make(map[string][]outbox.Event)
+func byCampaign(all []event.Event) (campaigns []string, events map[string][]event.Event) {
+	events = make(map[string][]event.Event)
 	for _, e := range all {
 		if events[e.CampaignID] == nil {
 			campaigns = append(campaigns, e.CampaignID)
@@ -32,7 +32,7 @@ func byCampaign(all []outbox.Event) (campaigns []string, events map[string][]out
 }
 
 // replayCampaign applies events until one fails, and returns how many it applied and that failure.
-func replayCampaign(ctx context.Context, c *replay, events []outbox.Event) (applied int, err error) {
+func replayCampaign(ctx context.Context, c *replay, events []event.Event) (applied int, err error) {
 	for i := range events {
 		if err := c.Apply(ctx, &events[i]); err != nil {
 			return applied, err
@@ -62,7 +62,7 @@ func TestBuiltinCampaigns_makesTheExpectedTables(t *testing.T) {
 		c := newReplay(t, "builtin:campaigns")
 		for _, p := range mustLoad(t, "builtin:campaigns").Projections() {
 			for _, eventType := range p.EventTypes {
-				occurs := func(e outbox.Event) bool { return e.EventType == eventType }
+				occurs := func(e event.Event) bool { return e.EventType == eventType }
 				must.Hold(t, j.Name != "made" || slices.ContainsFunc(all, occurs), "the made journal has no %s", eventType)
 			}
 		}
@@ -131,7 +131,7 @@ func TestBuiltinCampaigns_rules(t *testing.T) {
 	c, seq := newReplay(t, "builtin:campaigns"), int64(0)
 	apply := func(eventType, entity, payload string) {
 		seq++
-		e := outbox.Event{CampaignID: "c", Seq: seq, EventType: eventType, EntityID: entity, ActorID: "p-1", OccurredAt: time.UnixMicro(seq), Payload: json.RawMessage(payload)}
+		e := event.Event{CampaignID: "c", Seq: seq, EventType: eventType, EntityID: entity, ActorID: "p-1", OccurredAt: time.UnixMicro(seq), Payload: json.RawMessage(payload)}
 		must.OK(t, c.Apply(t.Context(), &e))
 	}
 	expect := func(query, want string) {
@@ -173,7 +173,7 @@ func FuzzProjectionFile(f *testing.F) {
 			switch {
 			case err == nil && (len(s.projections) != 1 || s.projections[0].Name == ""):
 				t.Fatalf("loaded %+v", s.projections)
-			case err != nil && (!errors.Is(err, outbox.ErrSetup) || !saysWhere.MatchString(err.Error())):
+			case err != nil && (!errors.Is(err, event.ErrSetup) || !saysWhere.MatchString(err.Error())):
 				t.Fatalf("the refusal is %q", err)
 			}
 		}

@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // File is the text of a projection's file.
@@ -29,9 +30,9 @@ func (s *Set) Files() []File {
 // Changed returns the set with other texts of some of its files, which replace those of the
 // projections that they define, and the names of these. It checks all files as Check does. A file
 // that is equal to the loaded one is left out, unless all are: then their projections are named. One of an
-// unknown projection is an outbox.ErrSetup
+// unknown projection is an event.ErrSetup
 // refusal, as is any fault that Check finds. Errors name the files as they are loaded.
-func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (changed *Set, names []string, err error) {
+func (s *Set) Changed(ctx context.Context, texts []campaign.RehearsalFile) (changed *Set, names []string, err error) {
 	files := slices.Clone(s.files)
 	var same []string
 	for _, one := range texts {
@@ -42,11 +43,11 @@ func (s *Set) Changed(ctx context.Context, texts []outbox.RehearsalFile) (change
 		i := slices.IndexFunc(s.projections, func(q *Projection) bool { return q.Name == p.Name })
 		switch {
 		case i < 0:
-			return nil, nil, outbox.Setup("%s: projection %q is not loaded, and a changed file replaces that of a loaded projection; name the replaced file in --projections, too", one.Name, p.Name)
+			return nil, nil, event.Setup("%s: projection %q is not loaded, and a changed file replaces that of a loaded projection; name the replaced file in --projections, too", one.Name, p.Name)
 		case files[i].code != nil:
-			return nil, nil, outbox.Setup("%s: projection %q is written in Go; a file cannot replace it", one.Name, p.Name)
+			return nil, nil, event.Setup("%s: projection %q is written in Go; a file cannot replace it", one.Name, p.Name)
 		case slices.Contains(names, p.Name):
-			return nil, nil, outbox.Setup("%s: projection %q is defined by another of the files too", one.Name, p.Name)
+			return nil, nil, event.Setup("%s: projection %q is defined by another of the files too", one.Name, p.Name)
 		case files[i].content == one.Text:
 			same = append(same, p.Name)
 			continue

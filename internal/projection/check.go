@@ -11,12 +11,12 @@ import (
 
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Check loads projections from sources as Load does, for both dialects, then creates their tables
 // in an in-memory SQLite database and prepares every statement and digest there. It returns the set
-// for SQLite. Errors are *outbox.Refusal with outbox.ErrSetup, and begin with FILE:LINE if they are
+// for SQLite. Errors are *event.Refusal with event.ErrSetup, and begin with FILE:LINE if they are
 // about a file. No other database is needed.
 func Check(ctx context.Context, sources ...string) (*Set, error) {
 	s, err := Load("postgres", sources...)
@@ -54,7 +54,7 @@ func (s *Set) checked(ctx context.Context) (*Set, error) {
 	}
 	for _, p := range s.projections { // over empty tables, which detects unknown columns
 		if _, err := p.digest(ctx, db, ""); err != nil {
-			return nil, outbox.Setup("%v", err)
+			return nil, event.Setup("%v", err)
 		}
 	}
 	return s, nil
@@ -69,8 +69,8 @@ func (s *Set) schema() []Statement {
 }
 
 // CheckPrepared prepares every statement and digest of the set with prepare, on a database that
-// already has the schema. The first error is an *outbox.Refusal with outbox.ErrSetup that begins
-// with FILE:LINE, or outbox.ErrBusy.
+// already has the schema. The first error is an *event.Refusal with event.ErrSetup that begins
+// with FILE:LINE, or event.ErrBusy.
 func CheckPrepared(ctx context.Context, s *Set, prepare func(query string) error) error {
 	statements := s.Queries()
 	for _, p := range s.projections {
@@ -110,12 +110,12 @@ func plain(err error) string {
 	return postgresNoise.ReplaceAllString(text, "$1$2")
 }
 
-// Refuse turns a database error about the statement into an *outbox.Refusal with outbox.ErrSetup
+// Refuse turns a database error about the statement into an *event.Refusal with event.ErrSetup
 // that begins with FILE:LINE; the line is that of the offending word if it occurs exactly once in
 // the statement. An error of a busy database is returned unchanged, since it is not about the
 // statement.
 func (s Statement) Refuse(err error) error {
-	if errors.Is(err, outbox.ErrBusy) {
+	if errors.Is(err, event.ErrBusy) {
 		return err
 	}
 	blamed := ""
@@ -133,7 +133,7 @@ func (s Statement) Refuse(err error) error {
 	if m := untyped.FindStringSubmatch(text); m != nil {
 		text += "; say which with cast(" + m[1] + " as text), or as bigint"
 	}
-	return outbox.Setup("%s:%d: %s", s.File, s.lineOf(blamed), text)
+	return event.Setup("%s:%d: %s", s.File, s.lineOf(blamed), text)
 }
 
 // lineOf returns the line of a word or binding that occurs exactly once in the statement, or else

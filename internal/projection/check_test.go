@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func TestCheck_acceptsTheBuiltInSets(t *testing.T) {
@@ -40,7 +40,7 @@ func TestCheck_namesFileAndLine(t *testing.T) {
 	for _, tt := range tests {
 		dir := writeFiles(t, "roster.sql", tt.content)
 		_, err := Check(t.Context(), dir)
-		must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.HasPrefix(err.Error(), filepath.Join(dir, "roster.sql")+":"+tt.want), "%s: error %v, want %q", tt.name, err, tt.want)
+		must.Hold(t, errors.Is(err, event.ErrSetup) && strings.HasPrefix(err.Error(), filepath.Join(dir, "roster.sql")+":"+tt.want), "%s: error %v, want %q", tt.name, err, tt.want)
 	}
 }
 
@@ -64,8 +64,8 @@ func TestCheckPrepared_stopsAtTheFirstComplaint(t *testing.T) {
 	cancel()
 	err = CheckPrepared(ctx, s, func(string) error { return nil })
 	must.Hold(t, errors.Is(err, context.Canceled), "error %v, want context.Canceled", err)
-	err = CheckPrepared(t.Context(), s, func(string) error { return fmt.Errorf("%w: it is gone", outbox.ErrBusy) })
-	must.Hold(t, errors.Is(err, outbox.ErrBusy) && !strings.Contains(err.Error(), "test.sql"), "error %v, want that the database is busy, and no file to blame", err)
+	err = CheckPrepared(t.Context(), s, func(string) error { return fmt.Errorf("%w: it is gone", event.ErrBusy) })
+	must.Hold(t, errors.Is(err, event.ErrBusy) && !strings.Contains(err.Error(), "test.sql"), "error %v, want that the database is busy, and no file to blame", err)
 }
 
 func TestCheck_isOnSQLiteWhateverTheDialect(t *testing.T) {
@@ -82,7 +82,7 @@ insert into t values (:campaign_id, now(), '{}'::numeric[]);
 insert into t values (:campaign_id);
 `))).Or(t)
 	c := inMemory(t, must.Get(s.checked(t.Context())).Or(t))
-	must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: "c", EventType: "a"}))
+	must.OK(t, c.Apply(t.Context(), &event.Event{CampaignID: "c", EventType: "a"}))
 	must.Equal(t, len(tableRows(t, c, "t")), 1, "rows")
 }
 
@@ -155,7 +155,7 @@ func TestCheck_refusesTriggersThatChangeOtherTables(t *testing.T) {
 		{"a function of the database", "-- schema @postgres\ncreate trigger r before update on t for each row execute function suppress_redundant_updates_trigger();\n", ""},
 	} {
 		_, err := Check(t.Context(), twoProjections(t, c.more))
-		must.Hold(t, (c.says == "") == (err == nil) && (err == nil || errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), c.says)), "%s: error %v, want %q", c.name, err, c.says)
+		must.Hold(t, (c.says == "") == (err == nil) && (err == nil || errors.Is(err, event.ErrSetup) && strings.Contains(err.Error(), c.says)), "%s: error %v, want %q", c.name, err, c.says)
 	}
 }
 

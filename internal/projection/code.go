@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Code is a projection whose handlers are Go functions. It is held to the rules of one written as a
@@ -43,7 +43,7 @@ type Code struct {
 
 // Handler changes the projection's tables for an event. It must not keep tx or e. Its error fails
 // the event, as does an error of tx that it ignores, a panic, and running beyond the deadline of ctx.
-type Handler func(ctx context.Context, tx *CodeTx, e *outbox.Event) error
+type Handler func(ctx context.Context, tx *CodeTx, e *event.Event) error
 
 // codePrefix begins the names and sources of projections written in Go.
 const codePrefix = "go:"
@@ -51,8 +51,8 @@ const codePrefix = "go:"
 // Empty is a set without projections for a dialect.
 func Empty(dialect string) *Set { return &Set{dialect: dialect} }
 
-// With returns the set with more projections, written in Go. Errors are *outbox.Refusal with
-// outbox.ErrSetup that name the projection.
+// With returns the set with more projections, written in Go. Errors are *event.Refusal with
+// event.ErrSetup that name the projection.
 func (s *Set) With(code ...Code) (*Set, error) {
 	files := slices.Clone(s.files)
 	for i := range code {
@@ -68,11 +68,11 @@ func (s *Set) With(code ...Code) (*Set, error) {
 // file returns the projection as a file with headers and schema, and the handlers beside it.
 func (c *Code) file() (file, error) {
 	fail := func(format string, args ...any) (file, error) {
-		return file{}, outbox.Setup("projection %q: "+format, append([]any{c.Name}, args...)...)
+		return file{}, event.Setup("projection %q: "+format, append([]any{c.Name}, args...)...)
 	}
 	switch {
 	case !namePattern.MatchString(c.Name):
-		return file{}, outbox.Setup("%q cannot name a projection; use lower-case letters, digits, _ and -, beginning with a letter", c.Name)
+		return file{}, event.Setup("%q cannot name a projection; use lower-case letters, digits, _ and -, beginning with a letter", c.Name)
 	case c.Version == "" || strings.TrimSpace(c.Version) != c.Version || len(c.Version) > 64:
 		return fail("Version is %q; give its handlers a version of up to 64 characters, and another one whenever they make other rows", c.Version)
 	case len(c.Tables) == 0:
@@ -103,7 +103,7 @@ func (c *Code) attach(p *Projection) error {
 	for _, t := range p.tables {
 		for _, column := range t.columns {
 			if column.drawn && !column.integer || column.drawn && !slices.Contains(t.key, column.name) {
-				return outbox.Setup("projection %q: column %q of table %q is numbered by the database, so replaying the same events makes different rows; use a value of the event, such as its seq", c.Name, column.name, t.name)
+				return event.Setup("projection %q: column %q of table %q is numbered by the database, so replaying the same events makes different rows; use a value of the event, such as its seq", c.Name, column.name, t.name)
 			}
 		}
 	}
@@ -161,12 +161,12 @@ type NotCalledError struct {
 }
 
 func (e *NotCalledError) Error() string {
-	return fmt.Sprintf(outbox.NotCalled+"%d earlier calls of this projection's functions have not returned, the last of them for %s; restart the process once that is fixed", e.hung, e.last)
+	return fmt.Sprintf(event.NotCalled+"%d earlier calls of this projection's functions have not returned, the last of them for %s; restart the process once that is fixed", e.hung, e.last)
 }
 
 // runCode calls a Go handler and waits for it, or for the event's deadline: a call that does not
 // return by then can change nothing any more.
-func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *outbox.Event) error {
+func (h *handlerStatement) runCode(ctx context.Context, s *Set, tx Tx, e *event.Event) error {
 	state := h.projection.code
 	if n := state.hung.Load(); n >= mostHung {
 		last, _ := state.hanging.Load().(string)
@@ -227,7 +227,7 @@ func panicPlace() string {
 var ours = regexp.MustCompile(`^github\.com/outboxweb/outboxweb(/internal/projection)?\.`)
 
 // call calls the handler. A panic becomes an error with its stack.
-func (h *handlerStatement) call(ctx context.Context, t *CodeTx, e *outbox.Event) (err error) {
+func (h *handlerStatement) call(ctx context.Context, t *CodeTx, e *event.Event) (err error) {
 	returned := false
 	defer func() {
 		if r := recover(); r != nil {

@@ -11,12 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Difference is a row in which live rows and replay differ.
 type Difference struct {
-	Change outbox.RowChange
+	Change RowChange
 	Row    string // of the campaign, see Shape.RowOf
 }
 
@@ -51,21 +52,21 @@ func shown(value json.RawMessage) json.RawMessage {
 //
 // The comparison's samples are the first differences of each table. They and the returned
 // differences are the same rows, up to MaxDifferences of them.
-func (s *Set) Compare(ctx context.Context, live, expected Queryer, campaignID, name string) (outbox.Comparison, []Difference, error) {
+func (s *Set) Compare(ctx context.Context, live, expected Queryer, campaignID, name string) (Comparison, []Difference, error) {
 	p := s.Named(name)
 	if p == nil {
-		return outbox.Comparison{}, nil, outbox.NotFound("there is no projection %q", name)
+		return Comparison{}, nil, event.NotFound("there is no projection %q", name)
 	}
-	c := outbox.Comparison{Samples: []outbox.RowChange{}, ReplayedWith: outbox.ReplayedWith{Version: p.Version, RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}}}
+	c := Comparison{Samples: []RowChange{}, ReplayedWith: campaign.ReplayedWith{Version: p.Version, RowsBuilt: campaign.RowsBuilt{BuiltVersions: []campaign.LoadedVersion{}}}}
 	var found []Difference
 	for _, t := range p.tables {
 		m := &merge{dialect: s.dialect, table: t, counts: &c, campaign: campaignID}
 		if err := m.run(ctx, live, expected); err != nil {
 			return c, nil, fmt.Errorf("compare table %q of projection %q for campaign %q: %w", t.name, name, campaignID, err)
 		}
-		share := max(1, outbox.MaxSamples/len(p.tables))
+		share := max(1, MaxSamples/len(p.tables))
 		for _, d := range m.found[:min(share, len(m.found))] {
-			if len(c.Samples) < outbox.MaxSamples {
+			if len(c.Samples) < MaxSamples {
 				c.Samples = append(c.Samples, d.Change)
 			}
 		}
@@ -80,7 +81,7 @@ type merge struct {
 	table    *table
 	campaign string
 	limit    int // of rows to read; 0 for all
-	counts   *outbox.Comparison
+	counts   *Comparison
 	found    []Difference
 	size     int // approximate size of the stored differences, in bytes
 }
@@ -117,13 +118,13 @@ func (m *merge) run(ctx context.Context, live, expected Queryer) error {
 		switch {
 		case order < 0:
 			m.counts.Removed++
-			m.record(outbox.RowRemoved, a, nil)
+			m.record(RowRemoved, a, nil)
 		case order > 0:
 			m.counts.Added++
-			m.record(outbox.RowAdded, nil, b)
+			m.record(RowAdded, nil, b)
 		case !a.same(b):
 			m.counts.Changed++
-			m.record(outbox.RowChanged, a, b)
+			m.record(RowChanged, a, b)
 		}
 		if order <= 0 {
 			if err := a.next(); err != nil {
@@ -174,7 +175,7 @@ func (m *merge) open(ctx context.Context, q Queryer) (*side, error) {
 	var terms, order, names []string
 	for _, name := range m.table.keyColumns() {
 		if !slices.Contains(there, name) && len(m.table.key) > 0 {
-			return nil, outbox.Conflict("the table has no column %q, which is part of the key in the projection's file; its rows cannot be compared, since the table would have to be rebuilt", name)
+			return nil, event.Conflict("the table has no column %q, which is part of the key in the projection's file; its rows cannot be compared, since the table would have to be rebuilt", name)
 		}
 		if !slices.Contains(there, name) {
 			continue
@@ -293,7 +294,7 @@ func (m *merge) record(kind string, live, expected *side) {
 		return
 	}
 	either := cmp.Or(expected, live)
-	d := Difference{Change: outbox.RowChange{Table: m.table.name, Kind: kind, Key: []outbox.Field{}, Fields: []outbox.FieldChange{}}}
+	d := Difference{Change: RowChange{Table: m.table.name, Kind: kind, Key: []Field{}, Fields: []FieldChange{}}}
 	keys := m.table.keyColumns()
 	var key []json.RawMessage
 	for _, name := range keys {
@@ -304,7 +305,7 @@ func (m *merge) record(kind string, live, expected *side) {
 		key = append(key, value)
 		m.size += len(value)
 		if name != "campaign_id" {
-			d.Change.Key = append(d.Change.Key, outbox.Field{Name: name, Value: shown(value)})
+			d.Change.Key = append(d.Change.Key, Field{Name: name, Value: shown(value)})
 		}
 	}
 	for _, c := range m.table.columns {
@@ -313,8 +314,8 @@ func (m *merge) record(kind string, live, expected *side) {
 		}
 		was, inLive := live.of(c.name)
 		is, inExpected := expected.of(c.name)
-		if kind != outbox.RowChanged || inLive != inExpected || !bytes.Equal(was, is) {
-			change := outbox.FieldChange{Name: c.name, Live: shown(was), Expected: shown(is)}
+		if kind != RowChanged || inLive != inExpected || !bytes.Equal(was, is) {
+			change := FieldChange{Name: c.name, Live: shown(was), Expected: shown(is)}
 			m.size += len(change.Live) + len(change.Expected)
 			d.Change.Fields = append(d.Change.Fields, change)
 		}
@@ -383,9 +384,9 @@ type RowMatch struct{ AsLive, AsExpected bool }
 // nil means that the replay has none. Only the fields that differ count.
 func (d *Difference) Match(shape Shape, columns []json.RawMessage) RowMatch {
 	if columns == nil {
-		return RowMatch{AsLive: d.Change.Kind == outbox.RowAdded, AsExpected: d.Change.Kind == outbox.RowRemoved}
+		return RowMatch{AsLive: d.Change.Kind == RowAdded, AsExpected: d.Change.Kind == RowRemoved}
 	}
-	m := RowMatch{AsLive: d.Change.Kind != outbox.RowAdded, AsExpected: d.Change.Kind != outbox.RowRemoved}
+	m := RowMatch{AsLive: d.Change.Kind != RowAdded, AsExpected: d.Change.Kind != RowRemoved}
 	for _, f := range d.Change.Fields {
 		is := shown(columns[slices.Index(shape.Columns, f.Name)])
 		m.AsLive = m.AsLive && bytes.Equal(is, f.Live)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // change runs one statement on the tables of a replay, as manual tampering would.
@@ -15,7 +15,7 @@ func change(t *testing.T, f *replay, statement string) {
 	must.Get(f.writing.ExecContext(t.Context(), statement)).Or(t)
 }
 
-func compare(t *testing.T, live, expected *replay, name string) (outbox.Comparison, []Difference) {
+func compare(t *testing.T, live, expected *replay, name string) (Comparison, []Difference) {
 	c, found, err := live.set.Compare(t.Context(), live, expected, "c", name)
 	must.OK(t, err)
 	return c, found
@@ -28,7 +28,7 @@ func TestCompare_findsNothingInEqualRowsOfEveryKind(t *testing.T) {
 	for i, payload := range ofEveryKind {
 		for _, f := range []*replay{a, b} {
 			for _, campaign := range []string{"c", "other"} {
-				e := &outbox.Event{CampaignID: campaign, Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: "kept", Payload: []byte(payload)}
+				e := &event.Event{CampaignID: campaign, Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: "kept", Payload: []byte(payload)}
 				must.OK(t, f.Apply(t.Context(), e))
 			}
 		}
@@ -69,12 +69,12 @@ func TestCompare_tellsWhatARebuildWouldChange(t *testing.T) {
 	change(t, live, `update dogs set age = 4 where id = 10`)
 	got, _ := compare(t, live, expected, "pets")
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
-	want := outbox.Comparison{Added: 1, Changed: 2, Removed: 1, ReplayedWith: got.ReplayedWith, Samples: []outbox.RowChange{
-		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: raw("9")}}, Fields: []outbox.FieldChange{
+	want := Comparison{Added: 1, Changed: 2, Removed: 1, ReplayedWith: got.ReplayedWith, Samples: []RowChange{
+		{Table: "dogs", Kind: "changed", Key: []Field{{Name: "id", Value: raw("9")}}, Fields: []FieldChange{
 			{Name: "name", Live: raw(`"x\"y"`), Expected: raw(`"rex"`)}, {Name: "age", Live: raw("null"), Expected: raw("3")}}},
-		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: raw("10")}}, Fields: []outbox.FieldChange{{Name: "age", Live: raw("4"), Expected: raw("3")}}},
-		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: raw(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Expected: raw("1")}}},
-		{Table: "cats", Kind: "removed", Key: []outbox.Field{{Name: "name", Value: raw(`"éclair"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Live: raw("9")}}},
+		{Table: "dogs", Kind: "changed", Key: []Field{{Name: "id", Value: raw("10")}}, Fields: []FieldChange{{Name: "age", Live: raw("4"), Expected: raw("3")}}},
+		{Table: "cats", Kind: "added", Key: []Field{{Name: "name", Value: raw(`"a"`)}}, Fields: []FieldChange{{Name: "lives", Expected: raw("1")}}},
+		{Table: "cats", Kind: "removed", Key: []Field{{Name: "name", Value: raw(`"éclair"`)}}, Fields: []FieldChange{{Name: "lives", Live: raw("9")}}},
 	}}
 	must.Equal(t, got, want)
 }
@@ -94,7 +94,7 @@ func TestCompare_countsExactlyAndSamplesFew(t *testing.T) {
 	for _, s := range c.Samples {
 		tables[s.Table]++
 	}
-	must.Hold(t, tables["dogs"] == outbox.MaxSamples/2 && tables["cats"] == outbox.MaxSamples/2, "sampled %v", tables)
+	must.Hold(t, tables["dogs"] == MaxSamples/2 && tables["cats"] == MaxSamples/2, "sampled %v", tables)
 	must.Equal(t, len(found), MaxDifferences, "differences are remembered")
 }
 
@@ -108,15 +108,15 @@ func TestCompare_withLiveTablesOfAnotherVersion(t *testing.T) {
 	change(t, live, `drop table cats`)
 	change(t, live, `alter table dogs drop column age`)
 	c, _ := compare(t, live, expected, "pets")
-	want := []outbox.RowChange{
-		{Table: "dogs", Kind: "changed", Key: []outbox.Field{{Name: "id", Value: json.RawMessage("1")}}, Fields: []outbox.FieldChange{{Name: "age", Expected: json.RawMessage("3")}}},
-		{Table: "cats", Kind: "added", Key: []outbox.Field{{Name: "name", Value: json.RawMessage(`"a"`)}}, Fields: []outbox.FieldChange{{Name: "lives", Expected: json.RawMessage("1")}}},
+	want := []RowChange{
+		{Table: "dogs", Kind: "changed", Key: []Field{{Name: "id", Value: json.RawMessage("1")}}, Fields: []FieldChange{{Name: "age", Expected: json.RawMessage("3")}}},
+		{Table: "cats", Kind: "added", Key: []Field{{Name: "name", Value: json.RawMessage(`"a"`)}}, Fields: []FieldChange{{Name: "lives", Expected: json.RawMessage("1")}}},
 	}
 	must.Equal(t, c.Samples, want)
 	change(t, live, `drop table dogs`)
 	change(t, live, `create table dogs (campaign_id text, name text)`)
 	_, _, err := live.set.Compare(t.Context(), live, expected, "c", "pets")
-	must.Hold(t, errors.Is(err, outbox.ErrConflict), "without a column of the key: %v", err)
+	must.Hold(t, errors.Is(err, event.ErrConflict), "without a column of the key: %v", err)
 }
 
 func TestDifference_standsAsTheLiveRowOrAsTheReplayDoes(t *testing.T) {
@@ -204,6 +204,6 @@ insert into far select campaign_id, n from Reader where campaign_id = :campaign_
 		must.Equal(t, must.Get(s.Needs(tt.names...)).Or(t), tt.want, tt.names, "need")
 	}
 	_, err := s.Needs("none")
-	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "an unknown projection: %v", err)
+	must.Hold(t, errors.Is(err, event.ErrNotFound), "an unknown projection: %v", err)
 	must.Equal(t, s.Others([]string{"alone", "far"}), map[string]bool{"base": true, "reader": true})
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // refusals are how the databases word which constraint refuses a row. Its table, its columns, as
@@ -18,17 +18,17 @@ var refusals = []struct {
 	kind  string
 	words *regexp.Regexp
 }{
-	{outbox.ConstraintUnique, regexp.MustCompile(`UNIQUE constraint failed: (?P<table>\w+)\.(?P<columns>\w+(?:, \w+\.\w+)*)`)},
-	{outbox.ConstraintUnique, regexp.MustCompile(`UNIQUE constraint failed: index '(?P<rule>[^']*)'`)},
-	{outbox.ConstraintNotNull, regexp.MustCompile(`NOT NULL constraint failed: (?P<table>\w+)\.(?P<columns>\w+)`)},
-	{outbox.ConstraintNotNull, regexp.MustCompile(`null value in column "(?P<columns>[^"]+)" of relation "(?P<table>[^"]+)"`)},
-	{outbox.ConstraintCheck, regexp.MustCompile(`(?s)CHECK constraint failed: (?P<rule>.*?)(?: \(\d+\))?$`)},
-	{outbox.ConstraintUnique, regexp.MustCompile(`duplicate key value violates unique constraint "(?P<name>[^"]+)"`)},
-	{outbox.ConstraintCheck, regexp.MustCompile(`relation "(?P<table>[^"]+)" violates check constraint "(?P<name>[^"]+)"`)},
+	{ConstraintUnique, regexp.MustCompile(`UNIQUE constraint failed: (?P<table>\w+)\.(?P<columns>\w+(?:, \w+\.\w+)*)`)},
+	{ConstraintUnique, regexp.MustCompile(`UNIQUE constraint failed: index '(?P<rule>[^']*)'`)},
+	{ConstraintNotNull, regexp.MustCompile(`NOT NULL constraint failed: (?P<table>\w+)\.(?P<columns>\w+)`)},
+	{ConstraintNotNull, regexp.MustCompile(`null value in column "(?P<columns>[^"]+)" of relation "(?P<table>[^"]+)"`)},
+	{ConstraintCheck, regexp.MustCompile(`(?s)CHECK constraint failed: (?P<rule>.*?)(?: \(\d+\))?$`)},
+	{ConstraintUnique, regexp.MustCompile(`duplicate key value violates unique constraint "(?P<name>[^"]+)"`)},
+	{ConstraintCheck, regexp.MustCompile(`relation "(?P<table>[^"]+)" violates check constraint "(?P<name>[^"]+)"`)},
 	// Either the row refers to one that is missing, or the rows of another table refer to it.
-	{outbox.ConstraintForeign, regexp.MustCompile(`on table "[^"]+" violates foreign key constraint "(?P<name>[^"]+)" on table "(?P<table>[^"]+)"`)},
-	{outbox.ConstraintForeign, regexp.MustCompile(`on table "(?P<table>[^"]+)" violates foreign key constraint "(?P<name>[^"]+)"`)},
-	{outbox.ConstraintForeign, sqliteForeign},
+	{ConstraintForeign, regexp.MustCompile(`on table "[^"]+" violates foreign key constraint "(?P<name>[^"]+)" on table "(?P<table>[^"]+)"`)},
+	{ConstraintForeign, regexp.MustCompile(`on table "(?P<table>[^"]+)" violates foreign key constraint "(?P<name>[^"]+)"`)},
+	{ConstraintForeign, sqliteForeign},
 }
 
 var (
@@ -79,29 +79,29 @@ func (x *explaining) constrain(ctx context.Context, live Queryer) {
 	for i, v := range values {
 		values[i].Refused = c.Table == x.table().name && slices.ContainsFunc(v.Columns, func(name string) bool { return slices.Contains(c.Columns, name) })
 	}
-	absent := func(v outbox.BoundValue) bool { return v.Refused && string(v.Value) == "null" }
-	if c.Kind == outbox.ConstraintNotNull { // of an expression's values, only those without one can be why
+	absent := func(v BoundValue) bool { return v.Refused && string(v.Value) == "null" }
+	if c.Kind == ConstraintNotNull { // of an expression's values, only those without one can be why
 		for i, v := range values {
 			values[i].Refused = absent(v)
 		}
 	}
-	if c.Kind == outbox.ConstraintUnique && live != nil && x.existing(ctx, live, *c) {
+	if c.Kind == ConstraintUnique && live != nil && x.existing(ctx, live, *c) {
 		x.f.Reason = "A row with this key (" + strings.Join(c.Columns, ", ") + ") was in " + c.Table + " when the statement ran, and no live row has it: an earlier statement of the event may have made it, or it was removed since."
 	}
 }
 
 // constraintReason says in a sentence what a constraint refuses.
-func constraintReason(c outbox.Constraint) string {
+func constraintReason(c Constraint) string {
 	columns := strings.Join(c.Columns, ", ")
 	switch c.Kind {
-	case outbox.ConstraintUnique:
+	case ConstraintUnique:
 		if columns == "" {
 			return "A row with this key exists already in " + c.Table + "."
 		}
 		return "A row with this key (" + columns + ") exists already in " + c.Table + "."
-	case outbox.ConstraintNotNull:
+	case ConstraintNotNull:
 		return "Column " + columns + " of " + c.Table + " must have a value, and gets none."
-	case outbox.ConstraintCheck:
+	case ConstraintCheck:
 		if columns == "" {
 			return "A check of table " + c.Table + " refuses the values."
 		}
@@ -114,7 +114,7 @@ func constraintReason(c outbox.Constraint) string {
 }
 
 // named is the constraint that the cause names, with the name of its index or rule; nil for none.
-func (x *explaining) named() (*outbox.Constraint, string) {
+func (x *explaining) named() (*Constraint, string) {
 	for _, refusal := range refusals {
 		m := refusal.words.FindStringSubmatch(x.cause)
 		if m == nil {
@@ -127,11 +127,11 @@ func (x *explaining) named() (*outbox.Constraint, string) {
 			return ""
 		}
 		own, _ := x.h.target()
-		c := &outbox.Constraint{Kind: refusal.kind, Table: cmp.Or(part("table"), own), Columns: []string{}, Definition: part("rule")}
+		c := &Constraint{Kind: refusal.kind, Table: cmp.Or(part("table"), own), Columns: []string{}, Definition: part("rule")}
 		switch columns := part("columns"); {
 		case columns != "":
 			c.Columns = strings.Split(strings.ReplaceAll(columns, c.Table+".", ""), ", ")
-		case c.Kind == outbox.ConstraintCheck:
+		case c.Kind == ConstraintCheck:
 			c.Columns = x.checked(c.Definition)
 		}
 		return c, part("name")
@@ -179,14 +179,14 @@ order by id, seq`
 
 // lookUp completes a constraint by what the database says about it. What cannot be read stays
 // empty.
-func (x *explaining) lookUp(ctx context.Context, live Queryer, c *outbox.Constraint, name string) {
+func (x *explaining) lookUp(ctx context.Context, live Queryer, c *Constraint, name string) {
 	query, args := "", []any{name}
 	switch {
-	case name != "" && c.Kind == outbox.ConstraintUnique:
+	case name != "" && c.Kind == ConstraintUnique:
 		query = postgresIndexColumns
 	case name != "":
 		query, args = postgresRuleColumns, []any{name, c.Table}
-	case c.Kind == outbox.ConstraintForeign:
+	case c.Kind == ConstraintForeign:
 		query, args = sqliteForeignKeys, []any{c.Table}
 	default:
 		return
@@ -216,7 +216,7 @@ func (x *explaining) lookUp(ctx context.Context, live Queryer, c *outbox.Constra
 }
 
 // existing reads the live row that has the key already. It reports whether there is certainly none.
-func (x *explaining) existing(ctx context.Context, live Queryer, c outbox.Constraint) (none bool) {
+func (x *explaining) existing(ctx context.Context, live Queryer, c Constraint) (none bool) {
 	if len(c.Columns) == 0 || c.Table != x.table().name {
 		return false
 	}
@@ -269,13 +269,13 @@ func (x *explaining) condition(writes []write, tuple int, columns []string) (whe
 
 // read reads the first live row of the statement's table that meets a condition; nil if there is
 // none.
-func (x *explaining) read(ctx context.Context, live Queryer, where string, args []any) (*outbox.ExistingRow, error) {
+func (x *explaining) read(ctx context.Context, live Queryer, where string, args []any) (*ExistingRow, error) {
 	t := x.table()
 	there, err := (&merge{dialect: x.set.dialect, table: t}).columnsThere(ctx, live)
 	if err != nil || len(there) == 0 {
 		return nil, err
 	}
-	row := &outbox.ExistingRow{Table: t.name, Fields: []outbox.Field{}, More: max(0, len(there)-maxColumns)}
+	row := &ExistingRow{Table: t.name, Fields: []Field{}, More: max(0, len(there)-maxColumns)}
 	there = there[:min(len(there), maxColumns)]
 	names := make([]string, len(there))
 	for i, name := range there {
@@ -297,9 +297,9 @@ func (x *explaining) read(ctx context.Context, live Queryer, where string, args 
 	for i, name := range there {
 		value := cells.appendCell(nil, i)
 		if secret[name] || secret[""] && name != "campaign_id" || x.isSecret(value) {
-			value = outbox.HiddenJSON
+			value = event.HiddenJSON
 		}
-		row.Fields = append(row.Fields, outbox.Field{Name: name, Value: shown(value)})
+		row.Fields = append(row.Fields, Field{Name: name, Value: shown(value)})
 	}
 	return row, nil
 }

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Queryer reads the projections: *sql.DB, *sql.Conn and *sql.Tx implement it.
@@ -116,14 +116,14 @@ func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, 
 // Digests computes the digest of each projection's rows for one campaign, as "sha256:" and hex
 // digits, by projection name; and the full one, over the single ones joined by colons in load
 // order. With only, it reads just the named projections, and full covers them. An unknown name is
-// outbox.ErrNotFound.
+// event.ErrNotFound.
 //
 // All digests should be read from one snapshot: pass a transaction if there may be concurrent
 // writes.
 func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ...string) (digests map[string]string, full string, err error) {
 	for _, name := range only {
 		if s.Named(name) == nil {
-			return nil, "", outbox.NotFound("there is no projection %q", name)
+			return nil, "", event.NotFound("there is no projection %q", name)
 		}
 	}
 	digests = make(map[string]string)
@@ -139,7 +139,7 @@ func (s *Set) Digests(ctx context.Context, q Queryer, campaignID string, only ..
 		digests[p.Name] = sum
 		joined = append(joined, sum)
 	}
-	return digests, outbox.FullDigestOf(joined), nil
+	return digests, FullDigestOf(joined), nil
 }
 
 // CoversAll reports whether the projection's digest covers every column of its tables, as it does
@@ -165,7 +165,7 @@ func (p *Projection) digest(ctx context.Context, q Queryer, campaignID string) (
 	if named {
 		h.Write([]byte("}"))
 	}
-	return outbox.DigestPrefix + hex.EncodeToString(h.Sum(nil)), nil
+	return DigestPrefix + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // write adds the digest's rows as a JSON array.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func sum(canonical string) string {
@@ -36,7 +36,7 @@ insert into apes values (:campaign_id, :payload.y, :payload.x);
 
 func replayInto(t testing.TB, c *replay, campaign, eventType string, payloads ...string) {
 	for _, p := range payloads {
-		must.OK(t, c.Apply(t.Context(), &outbox.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}))
+		must.OK(t, c.Apply(t.Context(), &event.Event{CampaignID: campaign, EventType: eventType, Payload: json.RawMessage(p)}))
 	}
 }
 
@@ -126,7 +126,7 @@ func TestDigests_refuses(t *testing.T) {
 	}
 	c := replayText(t, zoo)
 	_, _, err := c.Digests(t.Context(), "c", "zoo", "nope")
-	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "error %v, want ErrNotFound", err)
+	must.Hold(t, errors.Is(err, event.ErrNotFound), "error %v, want ErrNotFound", err)
 }
 
 func TestDigests_ofSomeProjections(t *testing.T) {
@@ -143,7 +143,7 @@ func TestDigests_ofSomeProjections(t *testing.T) {
 func TestDigests_areStable(t *testing.T) {
 	t.Parallel()
 	c := newReplay(t, "builtin:campaigns")
-	for _, e := range []outbox.Event{
+	for _, e := range []event.Event{
 		{EventType: "campaign.created", EntityID: "c-1", Payload: json.RawMessage(`{"name":"Harbor","locale":"pt_br","game_system":"daggerheart"}`)},
 		{EventType: "participant.joined", EntityID: "p-1", Payload: json.RawMessage(`{"name":"Ana","user_id":"u-1","role":"gm"}`)},
 		{EventType: "character.created", EntityID: "ch-1", ActorID: "p-1", Payload: json.RawMessage(`{"name":"Ash","aliases":["A","B"]}`)},

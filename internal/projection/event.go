@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // ApplyWithin runs the projections for one event, except those in left. Event types that are only
 // journalled, or that no projection handles, run nothing. limit is the maximum time for the event,
 // unless its statements cannot run for long.
-func (s *Set) ApplyWithin(ctx context.Context, limit time.Duration, tx Tx, e *outbox.Event, auditOnly, left map[string]bool) error {
+func (s *Set) ApplyWithin(ctx context.Context, limit time.Duration, tx Tx, e *event.Event, auditOnly, left map[string]bool) error {
 	if auditOnly[e.EventType] || !s.Handles(e.EventType) {
 		return nil
 	}
@@ -40,5 +40,5 @@ func CutOff(err error, limit time.Duration) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf(outbox.CutOff+"%s and was cut off: %w", limit, err)
+	return fmt.Errorf(event.CutOff+"%s and was cut off: %w", limit, err)
 }

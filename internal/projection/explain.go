@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Limits of an explanation.
@@ -24,8 +24,8 @@ const (
 // Explain says which statement failed with an error that was recorded for an event, with what
 // values, and why, as far as the loaded file, the event and the live rows say it. live may be nil:
 // no row is read then. It always returns an explanation; what is not known is empty in it.
-func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, recorded string, hide outbox.Hider) outbox.ExplainedFailure {
-	f := outbox.ExplainedFailure{Error: recorded}
+func (s *Set) Explain(ctx context.Context, live Queryer, e *event.Event, recorded string, hide Hider) ExplainedFailure {
+	f := ExplainedFailure{Error: recorded}
 	at, ok := readError(recorded, e.EventType)
 	if !ok {
 		f.Unexplained = "The error names no statement of a projection."
@@ -48,9 +48,9 @@ func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, record
 		switch {
 		case strings.HasPrefix(cause, panicked):
 			f.Reason = "The function panicked."
-		case strings.HasPrefix(cause, outbox.NotCalled):
+		case strings.HasPrefix(cause, event.NotCalled):
 			f.Reason = "The function was not called, since earlier calls have not returned."
-		case strings.HasPrefix(recorded, outbox.CutOff):
+		case strings.HasPrefix(recorded, event.CutOff):
 			f.Reason = "The function did not return in time."
 		case f.Reason == refused: // nothing says that it was the database
 			f.Reason = "The function returned an error."
@@ -60,7 +60,7 @@ func (s *Set) Explain(ctx context.Context, live Queryer, e *outbox.Event, record
 	}
 	x := explaining{set: s, h: h, event: e, hide: hide, shown: hide.Event(*e), cause: at.cause, f: &f}
 	x.bind()
-	f.Statement = &outbox.FailedStatement{File: filepath.Base(h.File), Line: h.Line, Lines: s.source(h.Statement), Values: x.values()}
+	f.Statement = &FailedStatement{File: filepath.Base(h.File), Line: h.Line, Lines: s.source(h.Statement), Values: x.values()}
 	x.constrain(ctx, live)
 	x.hideInError()
 	return f
@@ -105,18 +105,18 @@ func (s *Set) failed(at place, eventType string) *handlerStatement {
 }
 
 // source lists the lines of a statement and some around it.
-func (s *Set) source(st Statement) []outbox.SourceLine {
+func (s *Set) source(st Statement) []SourceLine {
 	i := slices.IndexFunc(s.files, func(f file) bool { return f.name == st.File })
 	if i < 0 {
-		return []outbox.SourceLine{}
+		return []SourceLine{}
 	}
 	lines := strings.Split(strings.TrimSuffix(s.files[i].content, "\n"), "\n")
 	end := st.tokens[len(st.tokens)-1]
 	last := end.line + strings.Count(end.text, "\n")
 	first := max(1, st.Line-linesBefore)
-	all := []outbox.SourceLine{}
+	all := []SourceLine{}
 	for n := first; n <= min(len(lines), last+linesAfter, first+maxLines-1); n++ {
-		all = append(all, outbox.SourceLine{Number: n, Text: strings.TrimRight(lines[n-1], "\r"), Failed: n >= st.Line && n <= last})
+		all = append(all, SourceLine{Number: n, Text: strings.TrimRight(lines[n-1], "\r"), Failed: n >= st.Line && n <= last})
 	}
 	return all
 }
@@ -125,11 +125,11 @@ func (s *Set) source(st Statement) []outbox.SourceLine {
 type explaining struct {
 	set   *Set
 	h     *handlerStatement
-	event *outbox.Event
-	shown outbox.Event // as readers may see it
-	hide  outbox.Hider
+	event *event.Event
+	shown event.Event // as readers may see it
+	hide  Hider
 	cause string
-	f     *outbox.ExplainedFailure
+	f     *ExplainedFailure
 
 	bound  []any   // by argument
 	failed []error // why an argument cannot be bound
@@ -163,11 +163,11 @@ func (x *explaining) hides(v *value) bool {
 	return stored != shown
 }
 
-func (x *explaining) values() []outbox.BoundValue {
-	all := []outbox.BoundValue{}
+func (x *explaining) values() []BoundValue {
+	all := []BoundValue{}
 	columns, computed := x.columns()
 	for i := range x.h.args {
-		b := outbox.BoundValue{Name: ":" + x.h.args[i].name, Columns: columns[i], Computed: computed[i], Missing: x.failed[i] != nil && x.bound[i] == nil}
+		b := BoundValue{Name: ":" + x.h.args[i].name, Columns: columns[i], Computed: computed[i], Missing: x.failed[i] != nil && x.bound[i] == nil}
 		b.Value = x.valueOf(i)
 		all = append(all, b)
 	}
@@ -177,7 +177,7 @@ func (x *explaining) values() []outbox.BoundValue {
 // valueOf is an argument as readers may see it.
 func (x *explaining) valueOf(i int) json.RawMessage {
 	if x.hidden[i] {
-		return outbox.HiddenJSON
+		return event.HiddenJSON
 	}
 	v, _ := x.h.args[i].of(&x.shown) // whole documents differ from the stored ones where something is hidden
 	return shown(appendValue(nil, v))
@@ -226,9 +226,9 @@ func (x *explaining) hideInError() {
 		switch {
 		case !hidden || x.bound[i] == nil || text == "":
 		case len(text) <= quotedOnly:
-			x.f.Error = strings.ReplaceAll(x.f.Error, `"`+text+`"`, `"`+outbox.Hidden+`"`)
+			x.f.Error = strings.ReplaceAll(x.f.Error, `"`+text+`"`, `"`+event.Hidden+`"`)
 		default:
-			x.f.Error = strings.ReplaceAll(x.f.Error, text, outbox.Hidden)
+			x.f.Error = strings.ReplaceAll(x.f.Error, text, event.Hidden)
 		}
 	}
 }

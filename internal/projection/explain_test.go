@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
-func nothingHidden() outbox.Hider {
-	return outbox.Hider{Event: func(e outbox.Event) outbox.Event { return e }, Name: func(string) bool { return false }}
+func nothingHidden() Hider {
+	return Hider{Event: func(e event.Event) event.Event { return e }, Name: func(string) bool { return false }}
 }
 
 // Every statement of the built-in sets can be explained for every event of the sample journals, with the values that applying it binds.
@@ -32,7 +32,7 @@ func TestExplain_everyStatementOfEverySampleEvent(t *testing.T) {
 }
 
 // explainAll explains each event for each of its statements, as if that had failed, and returns how many it explained.
-func explainAll(t *testing.T, s *Set, events []outbox.Event) int {
+func explainAll(t *testing.T, s *Set, events []event.Event) int {
 	explained := 0
 	for i := range events {
 		e := &events[i]

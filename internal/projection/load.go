@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 //go:embed builtin
@@ -22,14 +22,14 @@ const builtinPrefix = "builtin:"
 
 // Load loads projections for a dialect, "sqlite" or "postgres". A source is a directory, whose
 // *.sql files are read in name order, or builtin:NAME. Names of projections and tables must be
-// unique over all sources. Errors are *outbox.Refusal with outbox.ErrSetup; one about a file begins
+// unique over all sources. Errors are *event.Refusal with event.ErrSetup; one about a file begins
 // with FILE:LINE.
 func Load(dialect string, sources ...string) (*Set, error) {
 	if !slices.Contains(dialects, dialect) {
-		return nil, outbox.Setup("unknown dialect %q; use %s", dialect, strings.Join(dialects, " and "))
+		return nil, event.Setup("unknown dialect %q; use %s", dialect, strings.Join(dialects, " and "))
 	}
 	if len(sources) == 0 {
-		return nil, outbox.Setup("no projections are named; give a directory or %s", strings.Join(builtins(), ", "))
+		return nil, event.Setup("no projections are named; give a directory or %s", strings.Join(builtins(), ", "))
 	}
 	var files []file
 	for _, source := range sources {
@@ -75,12 +75,12 @@ func (p *Projection) origin(line int) string {
 func (s *Set) add(p *Projection) error {
 	for _, other := range s.projections {
 		if other.Name == p.Name {
-			return outbox.Setup("projection %q is defined twice, by %s and by %s; a name belongs to one projection", p.Name, other.origin(0), p.origin(0))
+			return event.Setup("projection %q is defined twice, by %s and by %s; a name belongs to one projection", p.Name, other.origin(0), p.origin(0))
 		}
 		for _, t := range p.tables {
 			for _, o := range other.tables {
 				if t.name == o.name {
-					return outbox.Setup("%s: table %q also belongs to projection %q (%s); a table belongs to one projection", p.origin(t.line), t.name, other.Name, other.origin(o.line))
+					return event.Setup("%s: table %q also belongs to projection %q (%s); a table belongs to one projection", p.origin(t.line), t.name, other.Name, other.origin(o.line))
 				}
 			}
 		}
@@ -113,7 +113,7 @@ func builtins() []string {
 
 func readBuiltin(source string) ([]file, error) {
 	if !slices.Contains(builtins(), source) {
-		return nil, outbox.Setup("there is no built-in set of projections %q; use %s", source, strings.Join(builtins(), ", "))
+		return nil, event.Setup("there is no built-in set of projections %q; use %s", source, strings.Join(builtins(), ", "))
 	}
 	dir, err := fs.Sub(builtin, "builtin/"+strings.TrimPrefix(source, builtinPrefix))
 	if err != nil {
@@ -126,11 +126,11 @@ func readDirectory(source string) ([]file, error) {
 	info, err := os.Stat(source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, outbox.Setup("the projections directory %q does not exist; give a directory or %s", source, strings.Join(builtins(), ", "))
+		return nil, event.Setup("the projections directory %q does not exist; give a directory or %s", source, strings.Join(builtins(), ", "))
 	case err != nil:
-		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, outbox.Cause(err))
+		return nil, event.Setup("cannot read the projections directory %q: %v", source, event.Cause(err))
 	case !info.IsDir():
-		return nil, outbox.Setup("%q is not a directory; name the directory that holds the .sql files", source)
+		return nil, event.Setup("%q is not a directory; name the directory that holds the .sql files", source)
 	}
 	return readFiles(os.DirFS(source), source)
 }
@@ -139,7 +139,7 @@ func readDirectory(source string) ([]file, error) {
 func readFiles(dir fs.FS, source string) ([]file, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	if err != nil {
-		return nil, outbox.Setup("cannot read the projections directory %q: %v", source, outbox.Cause(err))
+		return nil, event.Setup("cannot read the projections directory %q: %v", source, event.Cause(err))
 	}
 	var files []file
 	for _, e := range entries {
@@ -149,13 +149,13 @@ func readFiles(dir fs.FS, source string) ([]file, error) {
 		f := file{name: filepath.Join(source, e.Name())}
 		content, err := fs.ReadFile(dir, e.Name())
 		if err != nil {
-			return nil, outbox.Setup("cannot read %s: %v", f.name, outbox.Cause(err))
+			return nil, event.Setup("cannot read %s: %v", f.name, event.Cause(err))
 		}
 		f.content = string(content)
 		files = append(files, f)
 	}
 	if len(files) == 0 {
-		return nil, outbox.Setup("the projections directory %q has no .sql file", source)
+		return nil, event.Setup("the projections directory %q has no .sql file", source)
 	}
 	return files, nil
 }

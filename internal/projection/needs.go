@@ -3,12 +3,12 @@ package projection
 import (
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Needs lists, in load order, the named projections and those whose tables their statements
 // reference, directly or indirectly: replaying without those would give different rows. No names
-// mean all. An unknown name is outbox.ErrNotFound.
+// mean all. An unknown name is event.ErrNotFound.
 func (s *Set) Needs(names ...string) ([]string, error) {
 	if len(names) == 0 {
 		return s.names(), nil
@@ -17,7 +17,7 @@ func (s *Set) Needs(names ...string) ([]string, error) {
 	for _, name := range names {
 		p := s.Named(name)
 		if p == nil {
-			return nil, outbox.NotFound("there is no projection %q", name)
+			return nil, event.NotFound("there is no projection %q", name)
 		}
 		s.follow(p, needed)
 	}

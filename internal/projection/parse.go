@@ -12,7 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // What a projection does when the last attempt at an event fails.
@@ -35,7 +36,7 @@ func (f file) source() string {
 		return filepath.Dir(f.name)
 	}
 	if f.code != nil {
-		return outbox.SourceGo
+		return campaign.SourceGo
 	}
 	return f.name
 }
@@ -69,7 +70,7 @@ var (
 	digestPattern    = regexp.MustCompile(`^--\s*digest(?:\s+([a-z][a-z0-9_-]*))?\s*(?:\(\s*json:\s*([^)]*)\))?\s*(?:@([A-Za-z]+))?\s*:$`)
 )
 
-// parse parses a projection file. Errors are *outbox.Refusal with ErrSetup and begin with
+// parse parses a projection file. Errors are *event.Refusal with ErrSetup and begin with
 // FILE:LINE.
 func parse(dialect string, f file) (*Projection, error) {
 	sum := sha256.Sum256([]byte(f.content))
@@ -82,7 +83,7 @@ func parse(dialect string, f file) (*Projection, error) {
 		if f.code != nil {
 			place = fmt.Sprintf("projection %q, line %d of Schema", f.code.Name, max(at.line-f.above, 1))
 		}
-		return nil, outbox.Setup("%s: %s", place, at.detail)
+		return nil, event.Setup("%s: %s", place, at.detail)
 	}
 	if err != nil || f.code == nil {
 		return r.p, err

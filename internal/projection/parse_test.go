@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const roster = `-- projection: roster
@@ -137,7 +137,7 @@ func TestLoad_readsQuotedEventTypes(t *testing.T) {
 		must.Equal(t, s.Projections()[0].EventTypes, want, line)
 		for _, eventType := range want {
 			eventType = strings.Replace(eventType, ".*", ".x", 1)
-			e := (outbox.Event{CampaignID: "c", EventType: eventType, Payload: []byte("{}")})
+			e := (event.Event{CampaignID: "c", EventType: eventType, Payload: []byte("{}")})
 			must.Hold(t, eventType == "*" || e.Normalize(1<<10) == nil, "no event can have the type %q", eventType)
 			must.Equal(t, len(s.plan(eventType)), 1, line, "does not run for")
 		}
@@ -226,7 +226,7 @@ func TestLoad_refuses(t *testing.T) {
 	for _, tt := range tests {
 		dir := writeFiles(t, "roster.sql", tt.content)
 		_, err := Load("sqlite", dir)
-		must.Need(t, errors.As(err, new(*outbox.Refusal)) && errors.Is(err, outbox.ErrSetup), "%s: error %v, want a refusal of kind ErrSetup", tt.name, err)
+		must.Need(t, errors.As(err, new(*event.Refusal)) && errors.Is(err, event.ErrSetup), "%s: error %v, want a refusal of kind ErrSetup", tt.name, err)
 		must.Hold(t, strings.HasPrefix(err.Error(), filepath.Join(dir, "roster.sql")+":"+tt.want), "%s: error %q, want FILE:%s", tt.name, err, tt.want)
 	}
 }
@@ -251,7 +251,7 @@ func TestLoad_refusesSources(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := Load(tt.dialect, tt.sources...)
-		must.Need(t, errors.Is(err, outbox.ErrSetup), "%s: error %v, want ErrSetup", tt.name, err)
+		must.Need(t, errors.Is(err, event.ErrSetup), "%s: error %v, want ErrSetup", tt.name, err)
 		for _, want := range tt.want {
 			must.Hold(t, strings.Contains(err.Error(), want), "%s: error %q lacks %q", tt.name, err, want)
 		}
@@ -347,7 +347,7 @@ func TestParse_neverPanics(t *testing.T) {
 		content := strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(pieces), rapid.String()), 0, 40).Draw(t, "pieces"), rapid.SampledFrom([]string{"", " ", "\n"}).Draw(t, "between"))
 		for _, dialect := range dialects {
 			_, err := parse(dialect, file{name: "f.sql", content: content})
-			must.Need(t, err == nil || errors.Is(err, outbox.ErrSetup), "error %v is not a refusal", err)
+			must.Need(t, err == nil || errors.Is(err, event.ErrSetup), "error %v is not a refusal", err)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // kinds is a projection with columns of every type that both databases have, with a key and without
@@ -81,7 +81,7 @@ func TestPostgresDigests_ofEveryKindOfColumnAreThoseOfSQLite(t *testing.T) {
 			if eventType == "changed" {
 				payload = `{"n":2.0,"d":0.5,"b":true,"t":"ü"}`
 			}
-			e := &outbox.Event{CampaignID: "c", Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: eventType, Payload: []byte(payload)}
+			e := &event.Event{CampaignID: "c", Seq: int64(i + 1), EventID: fmt.Sprint("é-", i%3, i), EventType: eventType, Payload: []byte(payload)}
 			for _, f := range []*replay{lite, post} {
 				err := f.Apply(t.Context(), e)
 				must.Need(t, err == nil, "%s %s: %v", eventType, payload, err)
@@ -146,7 +146,7 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 		f := replayText(t, "-- projection: p\n-- tables: t\n-- schema\ncreate table t (campaign_id text, n bigint, s text, b boolean, d double precision);\n"+
 			"-- on: begin\ninsert into t (campaign_id, n) values (:campaign_id, 1);\n-- on: a\nupdate t set "+tt.set+" where campaign_id = :campaign_id;\n")
 		replayInto(t, f, "c", "begin", "{}")
-		err := f.Apply(t.Context(), &outbox.Event{CampaignID: "c", Seq: 7, EventType: "a", OccurredAt: time.UnixMicro(1_790_000_000_000_000), Payload: []byte(tt.payload)})
+		err := f.Apply(t.Context(), &event.Event{CampaignID: "c", Seq: 7, EventType: "a", OccurredAt: time.UnixMicro(1_790_000_000_000_000), Payload: []byte(tt.payload)})
 		got := ""
 		if err == nil {
 			got = strings.Join(linesOf(t, f, "select concat_ws(' ', n, s, case b when true then 'true' when false then 'false' end) from t"), "\n")
@@ -161,7 +161,7 @@ func TestPostgresApply_bindingsTakeTheTypeOfTheirPlace(t *testing.T) {
 func TestPostgresDigests_ofOtherLettersAreThoseOfSQLite(t *testing.T) {
 	t.Parallel()
 	lite, post := inMemory(t, mustLoad(t, "builtin:campaigns")), newReplay(t, "builtin:campaigns")
-	for i, e := range []outbox.Event{
+	for i, e := range []event.Event{
 		{EventType: "campaign.created", Payload: []byte(`{"name":"Ünal ","game_system":"çay","gm_mode":"aı","locale":"PT-bR"}`)},
 		{EventType: "campaign.updated", Payload: []byte(`{"fields":{"status":"ärchived"}}`)},
 		{EventType: "participant.joined", EntityID: "p", Payload: []byte(`{"name":"é","role":"gmé","controller":"ß"}`)},
@@ -207,7 +207,7 @@ func TestPostgresCheckPrepared_namesFileAndLine(t *testing.T) {
 			t.Parallel()
 			dir := writeFiles(t, "roster.sql", tt.content)
 			err := onPostgres(t, dir).install(t.Context())
-			must.Need(t, errors.Is(err, outbox.ErrSetup), "error %v, want ErrSetup", err)
+			must.Need(t, errors.Is(err, event.ErrSetup), "error %v, want ErrSetup", err)
 			must.Equal(t, err.Error(), filepath.Join(dir, "roster.sql")+":"+tt.want)
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // TestMain runs the tests twice, in a short form the second time only those that use newReplay.
@@ -90,7 +90,7 @@ func (l *replay) prepare(query string) error {
 	return stmt.Close()
 }
 
-func (l *replay) Apply(ctx context.Context, e *outbox.Event) error {
+func (l *replay) Apply(ctx context.Context, e *event.Event) error {
 	tx, err := l.writing.BeginTx(context.WithoutCancel(ctx), nil) // a deadline is of the statements
 	if err != nil {
 		return err

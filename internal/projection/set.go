@@ -11,7 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Projection is a named read model: its tables, and what each event type changes in them. Its
@@ -22,7 +23,7 @@ type Projection struct {
 	Tables           []string    // in the order of the file
 	OnFailure        string      // Block or Quarantine
 	MaxAttempts      int         // failures at an event after which it is not retried; 0 means the process's setting
-	Source           string      // the file's path, builtin:NAME, or outbox.SourceGo
+	Source           string      // the file's path, builtin:NAME, or campaign.SourceGo
 	EventTypes       []string    // as written, including wildcards, each once
 	SchemaStatements []Statement // in order; running them again changes nothing
 	Graph            *Graph      // nil if its tables are none
@@ -62,10 +63,10 @@ const maxPlans = 4096
 func (s *Set) Projections() []*Projection { return slices.Clone(s.projections) }
 
 // Infos describes the projections, without their state in a database.
-func (s *Set) Infos() []outbox.ProjectionInfo {
-	infos := []outbox.ProjectionInfo{}
+func (s *Set) Infos() []campaign.ProjectionInfo {
+	infos := []campaign.ProjectionInfo{}
 	for _, p := range s.projections {
-		infos = append(infos, outbox.ProjectionInfo{Name: p.Name, Version: p.Version, Tables: p.Tables,
+		infos = append(infos, campaign.ProjectionInfo{Name: p.Name, Version: p.Version, Tables: p.Tables,
 			EventTypes: p.EventTypes, OnFailure: p.OnFailure, MaxAttempts: p.MaxAttempts, Source: p.Source})
 	}
 	return infos
@@ -213,7 +214,7 @@ var (
 // a plain insert … values, update … where or delete … where gets a context that never ends. A
 // cancellable context costs the driver a goroutine per statement, and cancelling one in the middle
 // costs the whole transaction.
-func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string]bool) (err error) {
+func (s *Set) Apply(ctx context.Context, tx Tx, e *event.Event, skip map[string]bool) (err error) {
 	steps := s.plan(e.EventType)
 	if len(steps) == 0 || e.Skipped != nil {
 		return nil
@@ -251,7 +252,7 @@ func (s *Set) Apply(ctx context.Context, tx Tx, e *outbox.Event, skip map[string
 }
 
 // run binds and executes one statement, using args as its scratch space, or calls a Go handler.
-func (h *handlerStatement) run(ctx context.Context, s *Set, tx Tx, e *outbox.Event, args *[]any) error {
+func (h *handlerStatement) run(ctx context.Context, s *Set, tx Tx, e *event.Event, args *[]any) error {
 	if h.code != nil {
 		return h.runCode(ctx, s, tx, e)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 func allDigests(t testing.TB, c *replay, campaign string) map[string]string {
@@ -19,7 +19,7 @@ func allDigests(t testing.TB, c *replay, campaign string) map[string]string {
 	return digests
 }
 
-func replayAll(t testing.TB, c *replay, events []outbox.Event) {
+func replayAll(t testing.TB, c *replay, events []event.Event) {
 	n, err := replayCampaign(t.Context(), c, events)
 	must.Need(t, err == nil, "event %d: %v", n+1, err)
 }
@@ -60,9 +60,9 @@ func newTraceReplay(t *testing.T) *traceReplay {
 }
 
 // event is the next one, named e and its seq, at second seq of 2026.
-func (f *traceReplay) event(eventType, payload string) *outbox.Event {
+func (f *traceReplay) event(eventType, payload string) *event.Event {
 	f.seq++
-	return &outbox.Event{CampaignID: "c", Seq: f.seq, EventID: fmt.Sprint("e", f.seq), EventType: eventType,
+	return &event.Event{CampaignID: "c", Seq: f.seq, EventID: fmt.Sprint("e", f.seq), EventType: eventType,
 		EntityType: "trace", EntityID: f.trace, ActorType: "service", ActorID: "bot",
 		OccurredAt: time.Date(2026, 1, 1, 0, 0, int(f.seq), 0, time.UTC), Payload: json.RawMessage(payload)}
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // function is one created by a PostgreSQL schema.
@@ -136,14 +136,14 @@ func (p *Projection) checkFunctions(other *Projection) error {
 	for _, f := range p.functions {
 		for _, o := range other.functions {
 			if f.name == o.name {
-				return outbox.Setup("%s:%d: function %q also belongs to projection %q (%s:%d); a function belongs to one projection", p.file, f.line, f.name, other.Name, other.file, o.line)
+				return event.Setup("%s:%d: function %q also belongs to projection %q (%s:%d); a function belongs to one projection", p.file, f.line, f.name, other.Name, other.file, o.line)
 			}
 		}
 	}
 	for _, one := range []struct{ caller, owner *Projection }{{p, other}, {other, p}} {
 		for _, call := range one.caller.calls {
 			if slices.ContainsFunc(one.owner.functions, func(f function) bool { return f.name == call.name }) {
-				return outbox.Setup("%s:%d: function %q belongs to projection %q (%s), whose tables it may change; a projection calls its own functions only", one.caller.file, call.line, call.name, one.owner.Name, one.owner.file)
+				return event.Setup("%s:%d: function %q belongs to projection %q (%s), whose tables it may change; a projection calls its own functions only", one.caller.file, call.line, call.name, one.owner.Name, one.owner.file)
 			}
 		}
 	}

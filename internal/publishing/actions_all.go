@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // publishersCommand is the parameters of an action on a publisher's name in its audit record.
@@ -16,41 +18,41 @@ type publishersCommand struct {
 
 // publishersFacts is the outcome of such an action in its audit record.
 type publishersFacts struct {
-	outbox.PublishersChange
+	subscription.PublishersChange
 	Publishers []namedChange `json:"publishers"`
 }
 
 type namedChange struct {
-	outbox.SubscriptionName
+	operator.SubscriptionName
 	publisherChange
 }
 
 // PauseAll pauses the subscriptions of a publisher's name in all topics, in one transaction with one
-// audit record. It returns outbox.ErrConflict if all of them are paused already, outbox.ErrNotFound
+// audit record. It returns event.ErrConflict if all of them are paused already, event.ErrNotFound
 // if there is none.
-func (pr *Progress) PauseAll(ctx context.Context, o outbox.Command, name string) (outbox.PublishersChange, error) {
-	return pr.changeAll(ctx, o, outbox.ActionPublisherPauseAll, name, "is paused already in every topic", outbox.Publisher.Pausable, func(p *publisherRow, now int64) { p.pause(o, now) })
+func (pr *Progress) PauseAll(ctx context.Context, o operator.Command, name string) (subscription.PublishersChange, error) {
+	return pr.changeAll(ctx, o, operator.ActionPublisherPauseAll, name, "is paused already in every topic", subscription.Publisher.Pausable, func(p *publisherRow, now int64) { p.pause(o, now) })
 }
 
 // ResumeAll lets the paused and failing subscriptions of a publisher's name continue, as PauseAll
-// pauses them. It returns outbox.ErrConflict if there is nothing to resume, outbox.ErrNotFound if
+// pauses them. It returns event.ErrConflict if there is nothing to resume, event.ErrNotFound if
 // there is none.
-func (pr *Progress) ResumeAll(ctx context.Context, o outbox.Command, name string) (outbox.PublishersChange, error) {
-	return pr.changeAll(ctx, o, outbox.ActionPublisherResumeAll, name, "is active and has no errors in every topic", outbox.Publisher.Resumable, func(p *publisherRow, _ int64) { p.resume() })
+func (pr *Progress) ResumeAll(ctx context.Context, o operator.Command, name string) (subscription.PublishersChange, error) {
+	return pr.changeAll(ctx, o, operator.ActionPublisherResumeAll, name, "is active and has no errors in every topic", subscription.Publisher.Resumable, func(p *publisherRow, _ int64) { p.resume() })
 }
 
-func (pr *Progress) changeAll(ctx context.Context, o outbox.Command, action outbox.Action, name, already string, possible func(outbox.Publisher) bool, change func(*publisherRow, int64)) (outbox.PublishersChange, error) {
+func (pr *Progress) changeAll(ctx context.Context, o operator.Command, action operator.Action, name, already string, possible func(subscription.Publisher) bool, change func(*publisherRow, int64)) (subscription.PublishersChange, error) {
 	asked := publishersCommand{name}
-	a := &store.Change{Command: o, Action: action, Target: outbox.PublishersTarget(name), Before: asked, Asked: asked}
-	return perform(ctx, pr, a, func(t *tx, now int64) (done outbox.PublishersChange, err error) {
+	a := &store.Change{Command: o, Action: action, Target: operator.PublishersTarget(name), Before: asked, Asked: asked}
+	return perform(ctx, pr, a, func(t *tx, now int64) (done subscription.PublishersChange, err error) {
 		rows, err := sqldb.All(t, scanPublisherRow, selectPublishersNamed+t.ForUpdate, name)
 		switch {
 		case err != nil:
 			return done, fmt.Errorf("read publishers %s: %w", name, err)
 		case len(rows) == 0:
-			return done, outbox.NotFound("no topic has a publisher %s", name)
+			return done, event.NotFound("no topic has a publisher %s", name)
 		}
-		facts := publishersFacts{PublishersChange: outbox.PublishersChange{Publisher: name, Changed: []outbox.SubscriptionName{}, Unchanged: []outbox.SubscriptionName{}}}
+		facts := publishersFacts{PublishersChange: subscription.PublishersChange{Publisher: name, Changed: []operator.SubscriptionName{}, Unchanged: []operator.SubscriptionName{}}}
 		for _, p := range rows {
 			if !possible(p.view(now)) {
 				facts.Unchanged = append(facts.Unchanged, p.SubscriptionName)
@@ -66,7 +68,7 @@ func (pr *Progress) changeAll(ctx context.Context, o outbox.Command, action outb
 			facts.Changed, facts.Publishers = append(facts.Changed, p.SubscriptionName), append(facts.Publishers, one)
 		}
 		if len(facts.Changed) == 0 {
-			return done, outbox.Conflict("publisher %s %s%s", name, already, t.LastActionOn(outbox.PublishersTarget(name), "", now))
+			return done, event.Conflict("publisher %s %s%s", name, already, t.LastActionOn(operator.PublishersTarget(name), "", now))
 		}
 		a.After = facts
 		return facts.PublishersChange, pr.core.RequireReason(o, 0)

@@ -13,28 +13,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
-func script(reason string) outbox.Command {
-	return outbox.Command{By: outbox.Operator{Name: "cron", Via: "api"}, Reason: reason}
+func script(reason string) operator.Command {
+	return operator.Command{By: operator.Operator{Name: "cron", Via: "api"}, Reason: reason}
 }
 
 func failedSubscription(f *fixture) {
 	f.types("c", "scene.a", "scene.b", "scene.c").newSubscription(archive, scenes, 1)
-	f.failing(archive, 2, outbox.EventError)
+	f.failing(archive, 2, operator.EventError)
 }
 
 func activeSubscription(f *fixture) {
 	f.types("c", "scene.a", "scene.b", "scene.c").newSubscription(archive, scenes, 2)
 }
 
-func withReason(o outbox.Command) outbox.Command {
+func withReason(o operator.Command) operator.Command {
 	if o.Reason == "" {
 		o.Reason = "it is known"
 	}
@@ -43,37 +45,37 @@ func withReason(o outbox.Command) outbox.Command {
 
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "publisher_pause", Scene: activeSubscription,
-		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
+		Do:     func(f *fixture, o operator.Command) (any, error) { return f.progress.Pause(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
 	{Action: "publisher_resume", Scene: failedSubscription,
-		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
+		Do:     func(f *fixture, o operator.Command) (any, error) { return f.progress.Resume(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{Action: "publisher_pause_all", Scene: activeSubscription,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			return f.progress.PauseAll(f.Ctx, o, archive.Publisher)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).Paused == nil }},
 	{Action: "publisher_resume_all", Scene: failedSubscription,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			return f.progress.ResumeAll(f.Ctx, o, archive.Publisher)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{Action: "publisher_reset", Scene: failedSubscription,
-		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
+		Do:     func(f *fixture, o operator.Command) (any, error) { return f.progress.Reset(f.Ctx, o, archive) },
 		Undone: func(f *fixture) bool { return f.publisher(archive).ErrorCount == 10 }},
 	{Action: "publisher_seek", Scene: activeSubscription,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
-			return f.progress.Seek(f.Ctx, o, archive, outbox.SeekTarget{Beginning: true}, nil)
+		Do: func(f *fixture, o operator.Command) (any, error) {
+			return f.progress.Seek(f.Ctx, o, archive, subscription.SeekTarget{Beginning: true}, nil)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 2 }},
 	{Action: "publisher_skip", Scene: failedSubscription,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			return f.progress.SkipEvent(f.Ctx, withReason(o), archive, 2)
 		},
 		Undone: func(f *fixture) bool { return f.publisher(archive).Position == 1 }},
 	{Action: "publisher_test", Scene: activeSubscription,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
-			return f.progress.Test(f.Ctx, o, archive, sending(outbox.TestDelivery{SubscriptionName: archive, ID: "t", OK: true}))
+		Do: func(f *fixture, o operator.Command) (any, error) {
+			return f.progress.Test(f.Ctx, o, archive, sending(subscription.TestDelivery{SubscriptionName: archive, ID: "t", OK: true}))
 		}},
 }}
 
@@ -82,27 +84,27 @@ var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storet
 func TestPauseAll_pausesANameInEveryTopic(t *testing.T) {
 	f := own(t)
 	f.types("c", "scene.a")
-	name := func(topic, publisher string) outbox.SubscriptionName {
-		return outbox.SubscriptionName{Topic: topic, Publisher: publisher}
+	name := func(topic, publisher string) operator.SubscriptionName {
+		return operator.SubscriptionName{Topic: topic, Publisher: publisher}
 	}
 	one, two, before, other := name("a", "hook"), name("b", "hook"), name("c", "hook"), name("a", "log")
-	for _, n := range []outbox.SubscriptionName{one, two, before, other} {
+	for _, n := range []operator.SubscriptionName{one, two, before, other} {
 		f.newSubscription(n, scenes, 0)
 	}
 	must.Get(f.progress.Pause(f.Ctx, ana("again"), before)).Or(t)
 	got, err := f.progress.PauseAll(f.Ctx, script("maintenance"), "hook")
-	want := outbox.PublishersChange{Publisher: "hook", Changed: []outbox.SubscriptionName{one, two}, Unchanged: []outbox.SubscriptionName{before}}
+	want := subscription.PublishersChange{Publisher: "hook", Changed: []operator.SubscriptionName{one, two}, Unchanged: []operator.SubscriptionName{before}}
 	must.Hold(t, err == nil && cmp.Equal(got, want), "%+v, %v", got, err)
 	p := f.publisher(two).Paused
 	must.Hold(t, p != nil && p.By == "cron" && p.Reason == "maintenance" && f.publisher(before).Paused.By == "ana" && f.publisher(other).Paused == nil, "paused: %+v", p)
-	records, err := f.AuditLogOf(f.Ctx, 10, outbox.PublishersTarget("hook"))
+	records, err := f.AuditLogOf(f.Ctx, 10, operator.PublishersTarget("hook"))
 	must.Hold(t, err == nil && len(records) == 1 && (strings.Contains(string(records[0].After), `{"topic": "b", "publisher": "hook", "was": {"status": "active"`) || strings.Contains(string(records[0].After), `{"topic":"b","publisher":"hook","was":{"status":"active"`)), "%v: %+v", err, records)
-	refused(t, storetest.No(f.progress.PauseAll(f.Ctx, ana("again"), "hook")), outbox.ErrConflict, "last action: pause all by cron")
-	refused(t, storetest.No(f.progress.Pause(f.Ctx, ana("again"), one)), outbox.ErrConflict, "last action: pause all by cron")
-	refused(t, storetest.No(f.progress.PauseAll(f.Ctx, ana("again"), "hooks")), outbox.ErrNotFound)
+	refused(t, storetest.No(f.progress.PauseAll(f.Ctx, ana("again"), "hook")), event.ErrConflict, "last action: pause all by cron")
+	refused(t, storetest.No(f.progress.Pause(f.Ctx, ana("again"), one)), event.ErrConflict, "last action: pause all by cron")
+	refused(t, storetest.No(f.progress.PauseAll(f.Ctx, ana("again"), "hooks")), event.ErrNotFound)
 	got, err = f.progress.ResumeAll(f.Ctx, ana("again"), "hook")
 	must.Hold(t, err == nil && len(got.Changed) == 3, "resumed %+v, %v", got, err)
-	refused(t, storetest.No(f.progress.ResumeAll(f.Ctx, ana("again"), "hook")), outbox.ErrConflict)
+	refused(t, storetest.No(f.progress.ResumeAll(f.Ctx, ana("again"), "hook")), event.ErrConflict)
 }
 
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
@@ -112,11 +114,11 @@ func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 
 func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
-	kinds.MustHave(t, outbox.Action.OnPublisher)
+	kinds.MustHave(t, operator.Action.OnPublisher)
 }
 
 // facts are the parts of a subscription's row that actions change.
-func (f *fixture) facts(name outbox.SubscriptionName) string {
+func (f *fixture) facts(name operator.SubscriptionName) string {
 	var status, lastError, owner, paused string
 	var position, delivered, errors, errorPosition, stopped, acts, epoch int64
 	var retry *int64
@@ -129,7 +131,7 @@ from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.P
 		status, position, delivered, errors, lastError, errorPosition, retry != nil, stopped, acts, owner, epoch, paused)
 }
 
-func (f *fixture) isNow(name outbox.SubscriptionName, want string) {
+func (f *fixture) isNow(name operator.SubscriptionName, want string) {
 	must.Equal(f.TB, f.facts(name), want, "the pair")
 }
 
@@ -140,15 +142,15 @@ func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 	f.OnWork(func() { woken++ })
 	must.Get(f.progress.Publishers(f.Ctx)).Or(t)
 	must.Get(f.progress.Pause(f.Ctx, ana("it is broken"), archive)).Or(t)
-	must.Equal(t, must.Get(f.progress.Publishers(f.Ctx)).Or(t)[0].Status, outbox.PublisherPaused, "what is shared is of before the act")
+	must.Equal(t, must.Get(f.progress.Publishers(f.Ctx)).Or(t)[0].Status, subscription.PublisherPaused, "what is shared is of before the act")
 	must.Get(f.progress.Resume(f.Ctx, ana(""), archive)).Or(t)
 	must.Equal(t, woken, 2, "workers were woken", "times")
 	for _, err := range []error{
-		storetest.No(f.progress.SkipEvent(f.Ctx, ana("x"), outbox.SubscriptionName{}, 1)),
-		storetest.No(f.progress.PreviewSeek(f.Ctx, outbox.SubscriptionName{}, outbox.SeekTarget{Head: true})),
-		storetest.No(f.progress.Test(f.Ctx, ana(""), outbox.SubscriptionName{}, nil)),
+		storetest.No(f.progress.SkipEvent(f.Ctx, ana("x"), operator.SubscriptionName{}, 1)),
+		storetest.No(f.progress.PreviewSeek(f.Ctx, operator.SubscriptionName{}, subscription.SeekTarget{Head: true})),
+		storetest.No(f.progress.Test(f.Ctx, ana(""), operator.SubscriptionName{}, nil)),
 	} {
-		refused(t, err, outbox.ErrNotFound, "there is no publisher")
+		refused(t, err, event.ErrNotFound, "there is no publisher")
 	}
 }
 
@@ -156,39 +158,39 @@ func TestActions_wakeWorkersAndRefreshWhatIsShared(t *testing.T) {
 func TestActions_keysAreOfOneSubscriptionAndItsParameters(t *testing.T) {
 	f := own(t)
 	activeSubscription(f)
-	other := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
+	other := f.newSubscription(operator.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	o := script("once")
 	o.IdempotencyKey = "k"
 	first := must.Get(f.progress.Seek(f.Ctx, o, archive, toPosition(1), nil)).Or(t)
 	f.Unchanged(func() {
 		must.Equal(t, must.Get(f.progress.Seek(f.Ctx, o, archive, toPosition(1), nil)).Or(t), first, "the repeat")
-		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, archive, toPosition(0), nil)), outbox.ErrConflict, "with different content: publisher_seek of publisher scenes/archive")
-		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, other, toPosition(1), nil)), outbox.ErrConflict, "with different content")
-		refused(t, storetest.No(f.progress.Pause(f.Ctx, o, archive)), outbox.ErrConflict, "another action: publisher_seek of publisher scenes/archive")
+		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, archive, toPosition(0), nil)), event.ErrConflict, "with different content: publisher_seek of publisher scenes/archive")
+		refused(t, storetest.No(f.progress.Seek(f.Ctx, o, other, toPosition(1), nil)), event.ErrConflict, "with different content")
+		refused(t, storetest.No(f.progress.Pause(f.Ctx, o, archive)), event.ErrConflict, "another action: publisher_seek of publisher scenes/archive")
 	})
 }
 
 func TestActions_listsThoseOnOneSubscription(t *testing.T) {
 	f := own(t)
 	activeSubscription(f)
-	other := f.newSubscription(outbox.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
+	other := f.newSubscription(operator.SubscriptionName{Topic: "scenes", Publisher: "other"}, scenes, 2)
 	must.Get(f.progress.Pause(f.Ctx, ana("mine"), archive)).Or(t)
 	must.Get(f.progress.Pause(f.Ctx, ana("not mine"), other)).Or(t)
 	must.Get(f.progress.Resume(f.Ctx, ana("mine"), archive)).Or(t)
 	f.Drain()
 	f.AppendN("a", 1)
-	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.PublisherTarget(archive))
+	acts, err := f.AuditLogOf(f.Ctx, 10, operator.PublisherTarget(archive))
 	must.Hold(t, err == nil && len(acts) == 2 && acts[0].Action == "publisher_resume" && acts[1].Reason == "mine", "acts %+v, %v", acts, err)
 	after := string(acts[0].After)
 	must.Hold(t, strings.Contains(after, `"was":{"status":"paused"`) && strings.Contains(after, `"is":{"status":"active"`), "the record has %s", after)
 	_, err = f.RetryRow(f.Ctx, ana(""), "a", 1)
-	r := refused(t, err, outbox.ErrConflict)
+	r := refused(t, err, event.ErrConflict)
 	must.Hold(t, !strings.Contains(r.Error(), "publisher"), "a refusal about a row tells of a publisher: %s", r)
 }
 
 // sending is a test event with an outcome.
-func sending(d outbox.TestDelivery) func(context.Context) (outbox.TestDelivery, error) {
-	return func(context.Context) (outbox.TestDelivery, error) { return d, nil }
+func sending(d subscription.TestDelivery) func(context.Context) (subscription.TestDelivery, error) {
+	return func(context.Context) (subscription.TestDelivery, error) { return d, nil }
 }
 
 func TestTest_leavesTheSubscriptionAsItIs(t *testing.T) {
@@ -197,15 +199,15 @@ func TestTest_leavesTheSubscriptionAsItIs(t *testing.T) {
 	before := f.facts(archive)
 	o := ana("is it back?")
 	o.IdempotencyKey = "k"
-	sent := outbox.TestDelivery{SubscriptionName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
+	sent := subscription.TestDelivery{SubscriptionName: archive, ID: "t-1", Seconds: 0.5, Error: "refused"}
 	must.Equal(t, must.Get(f.progress.Test(f.Ctx, o, archive, sending(sent))).Or(t), sent, "the test")
 	f.isNow(archive, before)
 	must.Equal(t, must.Get(f.progress.Test(f.Ctx, o, archive, nil)).Or(t), sent, "the repeat, which sends nothing")
 	acts := f.DoneActions()
 	must.Hold(t, len(acts) == 1 && strings.Contains(string(acts[0].After), `"error":"refused"`), "acts %+v", acts)
 	strict := f.beside(func(s *store.Options) { s.ReasonFrom = 1 })
-	refused(t, storetest.No(strict.progress.Test(f.Ctx, ana(""), archive, nil)), outbox.ErrInvalid, "requires a reason")
-	refused(t, storetest.No(f.beside(storetest.ReadOnly).progress.Test(f.Ctx, ana(""), archive, nil)), outbox.ErrReadOnly)
+	refused(t, storetest.No(strict.progress.Test(f.Ctx, ana(""), archive, nil)), event.ErrInvalid, "requires a reason")
+	refused(t, storetest.No(f.beside(storetest.ReadOnly).progress.Test(f.Ctx, ana(""), archive, nil)), event.ErrReadOnly)
 }
 
 func TestActions_needAReasonWhereEveryActDoes(t *testing.T) {
@@ -217,7 +219,7 @@ func TestActions_needAReasonWhereEveryActDoes(t *testing.T) {
 				continue
 			}
 			_, err := a.Do(f, ana(""))
-			must.Equal(t, refused(t, err, outbox.ErrInvalid, "requires a reason").Field, "reason", a.Action, "the refusal is about")
+			must.Equal(t, refused(t, err, event.ErrInvalid, "requires a reason").Field, "reason", a.Action, "the refusal is about")
 		}
 	})
 }
@@ -321,15 +323,15 @@ func failing(t *testing.T, f *fixture) (destination.Subscription, *receiver, pub
 // Actions of other processes are noticed at the next check, also by a waiting subscription.
 func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
 	type given struct {
-		act func(*fixture, outbox.SubscriptionName) error
+		act func(*fixture, operator.SubscriptionName) error
 		got []int64
 	}
 	storetest.Each(t, own, map[string]given{
-		"resumed": {func(f *fixture, name outbox.SubscriptionName) error {
+		"resumed": {func(f *fixture, name operator.SubscriptionName) error {
 			return storetest.No(f.progress.Resume(f.Ctx, ana("mended"), name))
 		}, upTo(3)},
-		"moved": {func(f *fixture, name outbox.SubscriptionName) error {
-			return storetest.No(f.progress.Seek(f.Ctx, outbox.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, name, toPosition(2), nil))
+		"moved": {func(f *fixture, name operator.SubscriptionName) error {
+			return storetest.No(f.progress.Seek(f.Ctx, operator.Command{By: ana("").By, Reason: "they were wrong", Confirm: "skip 1 events"}, name, toPosition(2), nil))
 		}, []int64{3}},
 	}, func(t *testing.T, f *fixture, c given) {
 		sub, r, config := failing(t, f)
@@ -389,9 +391,9 @@ func TestRelay_restsWhenTheEventThatFailedIsNotSelectedAnyMore(t *testing.T) {
 	r, sub := everythingToOne()
 	sub.PollInterval = time.Second
 	f.newSubscription(sub.SubscriptionName, sub.Match, 0)
-	f.failing(sub.SubscriptionName, 1, outbox.DestinationError)
+	f.failing(sub.SubscriptionName, 1, operator.DestinationError)
 	s.Advance(time.Hour) // it may be tried again
-	sub.Match = outbox.Match{EventTypes: []string{"never"}}
+	sub.Match = subscription.Match{EventTypes: []string{"never"}}
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	w := s.next(t)
 	must.Need(t, w.long == sub.PollInterval, "it waits %s, want %s", w.long, sub.PollInterval)
@@ -405,7 +407,7 @@ func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	s := newSteps(f.Clock)
 	f.MustAppend(noted("c-1"))
 	r := receivers{"one": {}}
-	sub := subscriptionOf("opened", "one", outbox.Match{EventTypes: []string{"opened"}})
+	sub := subscriptionOf("opened", "one", subscription.Match{EventTypes: []string{"opened"}})
 	sub.PollInterval = time.Hour
 	deliver(t, f, s.on(r.config(f, "one", sub)))
 	w := s.next(t)
@@ -428,7 +430,7 @@ func TestRelay_readsAgainSoonWhenTheJournalCouldNotBeRead(t *testing.T) {
 	deliver(t, f, r.config(f, "one", sub), func(p *publishing.Relay) {
 		p.BeforeReads(func() error {
 			if failures--; failures >= 0 {
-				return outbox.ErrBusy
+				return event.ErrBusy
 			}
 			return nil
 		})

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // delivery works on a subscription that this process has leased, in its own goroutine: it reads the
@@ -36,7 +38,7 @@ type delivery struct {
 	saved   time.Time
 	polled  time.Time
 	actions int64
-	pace    outbox.PollPace
+	pace    subscription.PollPace
 	retryAt time.Time // not retried before this; zero without errors
 	asked   bool      // whether the destination is healthy, since the last trouble or operator's action
 	health  *bool     // the last answer, as saved; nil before the first
@@ -85,7 +87,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 	}()
 	err := d.work(ctx, calls)
 	switch {
-	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errLeaseExpired):
+	case errors.Is(err, event.ErrLeaseLost), errors.Is(err, errLeaseExpired):
 		d.Metrics.PublisherLost.WithLabelValues(d.sub.Topic, d.sub.Publisher).Inc()
 		d.log.Info(d.whyLost(context.WithoutCancel(ctx), err), "position", d.lease.Position)
 		return
@@ -100,7 +102,7 @@ func (d *delivery) run(ctx, calls context.Context) {
 // whyLost says what happened to the lease that an error ended.
 func (d *delivery) whyLost(ctx context.Context, lost error) string {
 	is := State{Epoch: d.lease.Epoch, Position: d.lease.Position, Actions: d.actions}
-	states, err := d.Progress.States(ctx, d.ID, []outbox.SubscriptionName{d.sub.SubscriptionName})
+	states, err := d.Progress.States(ctx, d.ID, []operator.SubscriptionName{d.sub.SubscriptionName})
 	if err == nil && len(states) > 0 {
 		is = states[0]
 	}
@@ -228,7 +230,7 @@ func (d *delivery) sayNextPoll(at time.Time) {
 
 // reload reads the changes made by operators.
 func (d *delivery) reload(ctx context.Context) error {
-	states, err := d.Progress.States(ctx, d.ID, []outbox.SubscriptionName{d.sub.SubscriptionName})
+	states, err := d.Progress.States(ctx, d.ID, []operator.SubscriptionName{d.sub.SubscriptionName})
 	if err != nil || len(states) == 0 {
 		return err
 	}
@@ -236,7 +238,7 @@ func (d *delivery) reload(ctx context.Context) error {
 	d.pace.Reset()
 	switch {
 	case states[0].Epoch != d.lease.Epoch:
-		return outbox.ErrLeaseLost
+		return event.ErrLeaseLost
 	case states[0].Prospect == ProspectYield:
 		return errYielded
 	}
@@ -258,13 +260,13 @@ func (d *delivery) poll(ctx, calls context.Context) (found, more bool, err error
 	d.polled = time.Now()
 	batch, upto, more, err := d.next(ctx)
 	if d.lineage != d.Progress.core.Lineage() { // before anything of the journal as it is now is delivered
-		err = outbox.ErrLeaseLost
+		err = event.ErrLeaseLost
 	}
 	if err == nil && len(batch) > 0 && !d.read.Before(d.looked) {
 		err = d.reloadIfChanged(ctx)
 	}
 	switch {
-	case errors.Is(err, outbox.ErrLeaseLost), errors.Is(err, errYielded):
+	case errors.Is(err, event.ErrLeaseLost), errors.Is(err, errYielded):
 		return false, false, err
 	case err != nil:
 		return false, true, d.excuse(ctx, err)
@@ -357,8 +359,8 @@ func (d *delivery) deliver(ctx, calls context.Context, batch []*destination.Even
 		return false, errYielded
 	}
 	d.asked = false
-	if destination.Cause(failure).Kind != outbox.DestinationError {
-		if unhealthy := d.checkHealth(ctx, leaseContext{calls, d}); unhealthy != nil && destination.Cause(unhealthy).Kind == outbox.DestinationError {
+	if destination.Cause(failure).Kind != operator.DestinationError {
+		if unhealthy := d.checkHealth(ctx, leaseContext{calls, d}); unhealthy != nil && destination.Cause(unhealthy).Kind == operator.DestinationError {
 			failure = fmt.Errorf("%w; the delivery failed with: %w", unhealthy, failure)
 		}
 	}
@@ -394,7 +396,7 @@ func (d *delivery) checkHealth(ctx, calls context.Context) error {
 func (d *delivery) publish(ctx context.Context, batch []*destination.Event) (n int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			n, err = 0, &destination.Error{Kind: outbox.UnknownError, Err: fmt.Errorf("the publisher panicked: %v", r)}
+			n, err = 0, &destination.Error{Kind: operator.UnknownError, Err: fmt.Errorf("the publisher panicked: %v", r)}
 		}
 	}()
 	n, err = d.to.Publish(ctx, batch)
@@ -449,8 +451,8 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 				return d.reload(ctx)
 			}
 			return nil
-		case errors.Is(err, outbox.ErrLeaseLost):
-			return outbox.ErrLeaseLost
+		case errors.Is(err, event.ErrLeaseLost):
+			return event.ErrLeaseLost
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case d.toYield():
@@ -469,15 +471,15 @@ func (d *delivery) advance(ctx context.Context, a Advance) error {
 }
 
 // fail records an error and the time of the next try.
-func (d *delivery) fail(ctx context.Context, e outbox.Event, cause error) error {
+func (d *delivery) fail(ctx context.Context, e event.Event, cause error) error {
 	blame := destination.Cause(cause)
 	d.Metrics.PublisherErrors.WithLabelValues(d.sub.Topic, d.sub.Publisher, string(blame.Kind)).Inc()
 	f := Failure{Kind: blame.Kind, Message: cause.Error(), Position: e.Position, Pause: d.sub.Pause,
 		FailedRetry: d.sub.FailedRetry, RetryAfter: blame.RetryAfter, Gone: blame.Gone}
 	state, err := d.Progress.Fail(ctx, d.lease, f)
 	switch {
-	case errors.Is(err, outbox.ErrLeaseLost):
-		return outbox.ErrLeaseLost
+	case errors.Is(err, event.ErrLeaseLost):
+		return event.ErrLeaseLost
 	case err != nil: // destination and database are down
 		d.log.Warn("a delivery error could not be recorded", "error", err, "delivery", cause)
 		d.retryAt = d.Clock.Now().Add(d.sub.Pause.Delay(1))

@@ -3,14 +3,14 @@ package publishing
 import (
 	"context"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // BeforeReads calls happen before each read of the journal, which fails with its error. It must be
 // called before Run.
 func (r *Relay) BeforeReads(happen func() error) {
 	read := r.feed.read
-	r.feed.read = func(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
+	r.feed.read = func(ctx context.Context, after int64, limit int) ([]event.Event, error) {
 		if err := happen(); err != nil {
 			return nil, err
 		}
@@ -22,7 +22,7 @@ func (r *Relay) BeforeReads(happen func() error) {
 type Feed struct{ *feed }
 
 // NewFeed makes a Feed that reads with read.
-func NewFeed(read func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)) Feed {
+func NewFeed(read func(ctx context.Context, after int64, limit int) ([]event.Event, error)) Feed {
 	return Feed{newFeed(read, func() {})}
 }
 
@@ -58,6 +58,6 @@ func (r *Relay) Die() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range r.held {
-		d.lost(outbox.ErrLeaseLost)
+		d.lost(event.ErrLeaseLost)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -15,7 +15,7 @@ import (
 // blocks of positions, so that subscriptions at about the same position share one read. It is safe
 // for concurrent use.
 type feed struct {
-	read    func(ctx context.Context, after int64, limit int) ([]outbox.Event, error)
+	read    func(ctx context.Context, after int64, limit int) ([]event.Event, error)
 	onRead  func()
 	lineage func() int64 // of the journal; see store.Store.Lineage
 	source  string
@@ -60,7 +60,7 @@ type page struct {
 	read   time.Time // when the last of them was read, or later
 }
 
-func newFeed(read func(context.Context, int64, int) ([]outbox.Event, error), onRead func()) *feed {
+func newFeed(read func(context.Context, int64, int) ([]event.Event, error), onRead func()) *feed {
 	return &feed{read: read, onRead: onRead, lineage: func() int64 { return 0 }, blocks: map[int64]*block{}}
 }
 
@@ -180,7 +180,7 @@ func (b *block) trim() {
 	}
 }
 
-func eventBytes(e *outbox.Event) int {
+func eventBytes(e *event.Event) int {
 	const envelope = 500
 	return envelope + len(e.Payload) + len(e.Metadata) + len(e.Tags)
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -24,12 +24,12 @@ import (
 
 // large is a journal of n events so large that the store returns few of them at a time. It counts
 // the reads.
-func large(n int, reads *atomic.Int64) func(context.Context, int64, int) ([]outbox.Event, error) {
+func large(n int, reads *atomic.Int64) func(context.Context, int64, int) ([]event.Event, error) {
 	payload := bytes.Repeat([]byte(" "), 256<<10)
-	return func(_ context.Context, after int64, limit int) (events []outbox.Event, err error) {
+	return func(_ context.Context, after int64, limit int) (events []event.Event, err error) {
 		reads.Add(1)
 		for p := after + 1; p <= int64(n) && len(events) < min(limit, 32); p++ {
-			events = append(events, outbox.Event{Position: p, Payload: payload})
+			events = append(events, event.Event{Position: p, Payload: payload})
 		}
 		return events, nil
 	}
@@ -58,11 +58,11 @@ func TestFeed_aReadThatFailedOrWasCutOffIsNobodysAnswer(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		var reads, cut atomic.Int64
-		inReadOfAnother(t, func(context.Context, int64, int) ([]outbox.Event, error) {
+		inReadOfAnother(t, func(context.Context, int64, int) ([]event.Event, error) {
 			if reads.Add(1) == 1 {
 				return nil, errors.New("cut off")
 			}
-			return []outbox.Event{{Position: 1}}, nil
+			return []event.Event{{Position: 1}}, nil
 		}, 0, func(events []int64, _ bool, err error) {
 			must.Hold(t, err != nil || len(events) != 0, "an event was there before the call, and it was told that there is none")
 		})
@@ -74,11 +74,11 @@ func TestFeed_aReadThatFailedOrWasCutOffIsNobodysAnswer(t *testing.T) {
 
 // inReadOfAnother lets several callers ask a feed for events after a position while another
 // caller's read, which finds nothing, is in progress.
-func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]outbox.Event, error), position int64, judge func(events []int64, more bool, err error)) {
+func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]event.Event, error), position int64, judge func(events []int64, more bool, err error)) {
 	const waiting = 8
 	begun, release := make(chan struct{}), make(chan struct{})
 	var first sync.Once
-	feed := publishing.NewFeed(func(ctx context.Context, after int64, limit int) (events []outbox.Event, err error) {
+	feed := publishing.NewFeed(func(ctx context.Context, after int64, limit int) (events []event.Event, err error) {
 		mine := false
 		first.Do(func() {
 			mine = true
@@ -111,9 +111,9 @@ func inReadOfAnother(tb testing.TB, read func(context.Context, int64, int) ([]ou
 // An event larger than a block's cache does not evict those read with it before they were used.
 func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 	t.Parallel()
-	feed := publishing.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
+	feed := publishing.NewFeed(func(_ context.Context, after int64, _ int) (events []event.Event, err error) {
 		for p := after + 1; p <= 3; p++ {
-			events = append(events, outbox.Event{Position: p, Payload: make([]byte, 1+int(p/2)*(20<<20))})
+			events = append(events, event.Event{Position: p, Payload: make([]byte, 1+int(p/2)*(20<<20))})
 			if p == 2 {
 				break
 			}
@@ -127,11 +127,11 @@ func TestFeed_skipsNothingBeforeAHugeEvent(t *testing.T) {
 func TestFeed_crossesAHoleInOneRead(t *testing.T) {
 	t.Parallel()
 	var reads atomic.Int64
-	feed := publishing.NewFeed(func(_ context.Context, after int64, _ int) (events []outbox.Event, err error) {
+	feed := publishing.NewFeed(func(_ context.Context, after int64, _ int) (events []event.Event, err error) {
 		reads.Add(1)
 		for _, p := range []int64{1, 2, 300_500, 300_501} {
 			if p > after {
-				events = append(events, outbox.Event{Position: p})
+				events = append(events, event.Event{Position: p})
 			}
 		}
 		return events, nil
@@ -192,7 +192,7 @@ func (f *fixture) appendWithRefusals(tb testing.TB, campaign string, n int) {
 		if i%3 == 0 {
 			refused := append(slices.Clone(events), noted(campaign))
 			refused[len(refused)-1].Seq = 1 << 40
-			if _, err := f.Append(context.Background(), store.Append{Events: refused}); !errors.Is(err, outbox.ErrConflict) {
+			if _, err := f.Append(context.Background(), store.Append{Events: refused}); !errors.Is(err, event.ErrConflict) {
 				tb.Errorf("append to %s with a wrong seq: %v", campaign, err)
 				return
 			}

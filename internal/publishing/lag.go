@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // envelopesAtOnce is how many events one statement reads.
@@ -28,11 +31,11 @@ type subscriptionState struct {
 	*publisherRow
 	waiting
 	head       int64
-	errorEvent *outbox.EventRef
+	errorEvent *event.EventRef
 	failing    sql.NullInt64 // since when, as samples have it
 }
 
-func (p *subscriptionState) view(now int64) outbox.Publisher {
+func (p *subscriptionState) view(now int64) subscription.Publisher {
 	v := p.publisherRow.view(now)
 	v.HeadPosition, v.LagEvents, v.LagCapped, v.ErrorEvent = p.head, p.events, p.capped, p.errorEvent
 	if p.failing.Valid && p.failing.Int64 >= p.lastPublished.Int64 {
@@ -47,30 +50,30 @@ func (p *subscriptionState) view(now int64) outbox.Publisher {
 
 // Publishers lists all subscriptions by name with their lags, at most a second old. The result is
 // shared and must not be changed.
-func (pr *Progress) Publishers(ctx context.Context) ([]outbox.Publisher, error) {
-	all, err := pr.subs.Get(ctx, func() ([]outbox.Publisher, error) {
+func (pr *Progress) Publishers(ctx context.Context) ([]subscription.Publisher, error) {
+	all, err := pr.subs.Get(ctx, func() ([]subscription.Publisher, error) {
 		return pr.readPublishers(context.WithoutCancel(ctx))
 	})
 	return all, sqldb.Wrapf(err, "list publishers")
 }
 
 // Page returns a page of what Publishers returns.
-func (pr *Progress) Page(ctx context.Context, f outbox.PublisherFilter) (page outbox.Page[outbox.Publisher], err error) {
+func (pr *Progress) Page(ctx context.Context, f subscription.PublisherFilter) (page event.Page[subscription.Publisher], err error) {
 	shared, err := pr.Publishers(ctx)
 	if err != nil {
 		return page, err
 	}
 	all, now := slices.Clone(shared), sqldb.At(pr.core.Now())
-	l := sqldb.List[outbox.Publisher]{Name: "publishers", Low: []any{""}, Key: func(p outbox.Publisher) []any { return []any{f.Key(p, now)} }}
+	l := sqldb.List[subscription.Publisher]{Name: "publishers", Low: []any{""}, Key: func(p subscription.Publisher) []any { return []any{f.Key(p, now)} }}
 	if f.ByState {
 		l.Name = "publishers by state"
-		outbox.SortPublishers(all, now)
+		subscription.SortPublishers(all, now)
 	}
 	return l.Among(all, f.Cursor, f.Limit)
 }
 
-func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, error) {
-	all := []outbox.Publisher{}
+func (pr *Progress) readPublishers(ctx context.Context) ([]subscription.Publisher, error) {
+	all := []subscription.Publisher{}
 	err := pr.read(ctx, func(t *tx) error {
 		subs, err := t.subscriptionStates()
 		now := pr.core.Now()
@@ -87,7 +90,7 @@ func (pr *Progress) readPublishers(ctx context.Context) ([]outbox.Publisher, err
 
 // addHolders adds what is known of the processes that hold the subscriptions. One that was killed does
 // nothing any more, though its leases go on.
-func (pr *Progress) addHolders(ctx context.Context, all []outbox.Publisher) error {
+func (pr *Progress) addHolders(ctx context.Context, all []subscription.Publisher) error {
 	processes, err := pr.core.Processes(ctx)
 	if err != nil {
 		return err
@@ -95,7 +98,7 @@ func (pr *Progress) addHolders(ctx context.Context, all []outbox.Publisher) erro
 	now := sqldb.At(pr.core.Now())
 	for i := range all {
 		p := &all[i]
-		if n := slices.IndexFunc(processes, func(s outbox.InstanceState) bool { return p.Lease != nil && s.ID == p.Lease.Owner }); n >= 0 {
+		if n := slices.IndexFunc(processes, func(s campaign.InstanceState) bool { return p.Lease != nil && s.ID == p.Lease.Owner }); n >= 0 {
 			p.Holder = &processes[n]
 		}
 		if p.HolderGone(now) {
@@ -107,8 +110,8 @@ func (pr *Progress) addHolders(ctx context.Context, all []outbox.Publisher) erro
 	return nil
 }
 
-// Publisher reads a subscription with its lag. A missing one is outbox.ErrNotFound.
-func (pr *Progress) Publisher(ctx context.Context, name outbox.SubscriptionName) (v outbox.Publisher, err error) {
+// Publisher reads a subscription with its lag. A missing one is event.ErrNotFound.
+func (pr *Progress) Publisher(ctx context.Context, name operator.SubscriptionName) (v subscription.Publisher, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
@@ -120,15 +123,15 @@ func (pr *Progress) Publisher(ctx context.Context, name outbox.SubscriptionName)
 	if err != nil {
 		return v, err
 	}
-	one := []outbox.Publisher{v}
+	one := []subscription.Publisher{v}
 	err = pr.addHolders(ctx, one)
 	return one[0], err
 }
 
-func (t *tx) view(p *publisherRow, now int64) (outbox.Publisher, error) {
+func (t *tx) view(p *publisherRow, now int64) (subscription.Publisher, error) {
 	states, err := t.stateOf([]*publisherRow{p})
 	if err != nil {
-		return outbox.Publisher{}, err
+		return subscription.Publisher{}, err
 	}
 	return states[0].view(now), nil
 }
@@ -167,11 +170,11 @@ func (t *tx) stateOf(rows []*publisherRow) ([]subscriptionState, error) {
 }
 
 // eventRef returns the event at a position; nil if there is none.
-func (t *tx) eventRef(position int64) (*outbox.EventRef, error) {
+func (t *tx) eventRef(position int64) (*event.EventRef, error) {
 	if position == 0 {
 		return nil, nil
 	}
-	e := outbox.EventRef{Position: position}
+	e := event.EventRef{Position: position}
 	found, err := t.One([]any{&e.CampaignID, &e.Seq, &e.EventType}, `select campaign_id, seq, event_type from events where position = $1`, position)
 	if err != nil || !found {
 		return nil, sqldb.Wrapf(err, "read the event at position %d", position)
@@ -236,7 +239,7 @@ func (t *tx) firstFrom(from int64) (position, recorded int64, found bool, err er
 type lagging struct {
 	*waiting
 	position int64
-	match    outbox.Match
+	match    subscription.Match
 	sort     int // number of its match; equal matches are evaluated once
 	looked   int64
 }
@@ -252,7 +255,7 @@ func (t *tx) countChosen(subs []*lagging, head int64) error {
 	known := make([]selection, len(subs))
 	for len(subs) > 0 {
 		active, next := []*lagging(nil), subs
-		err := t.envelopes(subs[0].position, head, func(e *outbox.Event) bool {
+		err := t.envelopes(subs[0].position, head, func(e *event.Event) bool {
 			for len(next) > 0 && next[0].position < e.Position {
 				active, next = append(active, next[0]), next[1:]
 			}
@@ -277,7 +280,7 @@ type selection struct {
 	matches  bool
 }
 
-func (l *lagging) measure(e *outbox.Event, known []selection) {
+func (l *lagging) measure(e *event.Event, known []selection) {
 	l.looked++
 	v := &known[l.sort]
 	if v.position != e.Position {
@@ -332,7 +335,7 @@ limit $3`
 
 // envelopes calls look for the events after a position up to another, in order, until it returns
 // false.
-func (t *tx) envelopes(after, upTo int64, look func(*outbox.Event) bool) error {
+func (t *tx) envelopes(after, upTo int64, look func(*event.Event) bool) error {
 	for after < upTo {
 		count, ended := 0, false
 		err := t.Each(func(row sqldb.Row) error {

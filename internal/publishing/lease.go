@@ -10,15 +10,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // Lease is the right to deliver for a subscription until the lease expires. A call with an outdated
-// epoch returns outbox.ErrLeaseLost and changes nothing: the caller must discard its result.
+// epoch returns event.ErrLeaseLost and changes nothing: the caller must discard its result.
 type Lease struct {
-	outbox.SubscriptionName
+	operator.SubscriptionName
 	Owner    string
 	Epoch    int64 // the fencing number
 	Position int64 // as of the claim, and then of the last Advance
@@ -29,10 +31,10 @@ type Lease struct {
 
 // State is the state of a subscription for one process.
 type State struct {
-	outbox.SubscriptionName
+	operator.SubscriptionName
 	Epoch      int64
 	Position   int64
-	Status     outbox.PublisherStatus
+	Status     subscription.PublisherStatus
 	ErrorCount int
 	RetryAt    time.Time // not retried before this; zero without errors
 	Actions    int64     // number of operators' actions so far, to detect new ones
@@ -63,7 +65,7 @@ on conflict (topic, publisher) do nothing`
 
 // Register adds new subscriptions and updates the definitions of the others; positions do not
 // change. Subscriptions no longer configured stay unchanged.
-func (pr *Progress) Register(ctx context.Context, subs []outbox.PublisherDefinition) error {
+func (pr *Progress) Register(ctx context.Context, subs []subscription.PublisherDefinition) error {
 	if len(subs) == 0 {
 		return nil
 	}
@@ -76,7 +78,7 @@ func (pr *Progress) Register(ctx context.Context, subs []outbox.PublisherDefinit
 		if err != nil {
 			return err
 		}
-		for _, d := range byName(subs, func(d outbox.PublisherDefinition) outbox.SubscriptionName { return d.SubscriptionName }) {
+		for _, d := range byName(subs, func(d subscription.PublisherDefinition) operator.SubscriptionName { return d.SubscriptionName }) {
 			if err := t.register(d, head, now); err != nil {
 				return err
 			}
@@ -90,7 +92,7 @@ func (pr *Progress) Register(ctx context.Context, subs []outbox.PublisherDefinit
 	return nil
 }
 
-func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
+func (t *tx) register(d subscription.PublisherDefinition, head, now int64) error {
 	selects, err := json.Marshal(d.Match)
 	if err != nil {
 		return fmt.Errorf("write what topic %q selects: %w", d.Topic, err)
@@ -121,7 +123,7 @@ func (t *tx) register(d outbox.PublisherDefinition, head, now int64) error {
 
 // States returns the state of the subscriptions configured for a process, sorted by name, and what
 // it may do with each.
-func (pr *Progress) States(ctx context.Context, owner string, configured []outbox.SubscriptionName) ([]State, error) {
+func (pr *Progress) States(ctx context.Context, owner string, configured []operator.SubscriptionName) ([]State, error) {
 	var states []State
 	err := pr.read(ctx, func(t *tx) error {
 		all, err := t.publishers()
@@ -139,7 +141,7 @@ func (pr *Progress) States(ctx context.Context, owner string, configured []outbo
 }
 
 // Actions returns the number of operators' actions on a subscription.
-func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (actions int64, err error) {
+func (pr *Progress) Actions(ctx context.Context, name operator.SubscriptionName) (actions int64, err error) {
 	err = pr.read(ctx, func(t *tx) error {
 		_, err := t.One([]any{&actions}, `select acts from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 		return err
@@ -149,7 +151,7 @@ func (pr *Progress) Actions(ctx context.Context, name outbox.SubscriptionName) (
 
 // prospects determines what an owner may do with subscriptions. It requests at most one from
 // another process.
-func prospects(all []*publisherRow, owner string, configured []outbox.SubscriptionName, now int64) []State {
+func prospects(all []*publisherRow, owner string, configured []operator.SubscriptionName, now int64) []State {
 	var states []State
 	holdings := map[string]int{}
 	for _, p := range all { // a requested subscription counts as already handed over
@@ -202,10 +204,10 @@ func (p *publisherRow) wanted(now int64) bool {
 }
 
 // idle reports whether the subscription has no work until an operator acts.
-func (p *publisherRow) idle() bool { return p.status == outbox.PublisherPaused || p.stopped }
+func (p *publisherRow) idle() bool { return p.status == subscription.PublisherPaused || p.stopped }
 
 // AskFor requests the subscription from its holder for owner. The request may have no effect.
-func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.SubscriptionName) error {
+func (pr *Progress) AskFor(ctx context.Context, owner string, name operator.SubscriptionName) error {
 	return pr.withPublisher(ctx, "ask for", name, func(p *publisherRow, now int64) error {
 		if p.leased(now) && p.owner != owner {
 			p.wantedBy, p.wantedAt = owner, now
@@ -215,7 +217,7 @@ func (pr *Progress) AskFor(ctx context.Context, owner string, name outbox.Subscr
 }
 
 // withPublisher changes a subscription in its own transaction.
-func (pr *Progress) withPublisher(ctx context.Context, what string, name outbox.SubscriptionName, change func(p *publisherRow, now int64) error) error {
+func (pr *Progress) withPublisher(ctx context.Context, what string, name operator.SubscriptionName, change func(p *publisherRow, now int64) error) error {
 	err := pr.write(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
 		if err != nil {
@@ -235,7 +237,7 @@ var errTaken = errors.New("the subscription is taken")
 
 // Claim claims a free subscription. It returns false if it is no longer free or must not be
 // claimed.
-func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.SubscriptionName, lease time.Duration) (Lease, bool, error) {
+func (pr *Progress) Claim(ctx context.Context, owner string, name operator.SubscriptionName, lease time.Duration) (Lease, bool, error) {
 	var claimed Lease
 	err := pr.withPublisher(ctx, "claim", name, func(p *publisherRow, now int64) error {
 		if p.prospect(owner, now) != ProspectClaim {
@@ -258,7 +260,7 @@ func (pr *Progress) Claim(ctx context.Context, owner string, name outbox.Subscri
 
 // byName sorts changes of several subscriptions in the order that all transactions use, so that
 // they cannot deadlock.
-func byName[T any](all []T, name func(T) outbox.SubscriptionName) []T {
+func byName[T any](all []T, name func(T) operator.SubscriptionName) []T {
 	return slices.SortedFunc(slices.Values(all), func(a, b T) int {
 		return cmp.Or(cmp.Compare(name(a).Topic, name(b).Topic), cmp.Compare(name(a).Publisher, name(b).Publisher))
 	})
@@ -281,12 +283,12 @@ where topic = $1
   and lease_epoch = $4`
 
 // Renew extends leases, and returns the subscriptions whose lease is lost.
-func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []outbox.SubscriptionName, err error) {
+func (pr *Progress) Renew(ctx context.Context, beats []Beat, lease time.Duration) (lost []operator.SubscriptionName, err error) {
 	err = pr.write(ctx, func(t *tx) error {
 		lost = nil
 		until := pr.core.Now() + lease.Microseconds()
 		var b sqldb.Batch
-		for _, beat := range byName(beats, func(beat Beat) outbox.SubscriptionName { return beat.Lease.SubscriptionName }) {
+		for _, beat := range byName(beats, func(beat Beat) operator.SubscriptionName { return beat.Lease.SubscriptionName }) {
 			l := beat.Lease
 			b.Exec(func(n int64) error {
 				if n == 0 {
@@ -348,7 +350,7 @@ func (pr *Progress) Advance(ctx context.Context, l *Lease, a Advance) (actions i
 		return err
 	})
 	if err == nil && !found {
-		err = outbox.ErrLeaseLost
+		err = event.ErrLeaseLost
 	}
 	if err != nil {
 		return 0, fmt.Errorf("advance publisher %s: %w", l.SubscriptionName, err)
@@ -381,12 +383,12 @@ func (pr *Progress) SaveHealth(ctx context.Context, l Lease, unhealthy error) er
 
 // Failure is a delivery error and its consequences.
 type Failure struct {
-	Kind     outbox.DeliveryErrorKind
+	Kind     operator.DeliveryErrorKind
 	Message  string // in full
 	Position int64  // of the undelivered event
 	// Pause is the wait after so many errors in a row, and FailedRetry that of a failed
 	// subscription; RetryAfter is the minimum wait that the destination asked for.
-	Pause       outbox.Retry
+	Pause       event.Retry
 	FailedRetry time.Duration
 	RetryAfter  time.Duration
 	Gone        bool // the destination asked not to be called again
@@ -402,7 +404,7 @@ func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error)
 	var state State
 	err := pr.withPublisher(ctx, "note an error of", l.SubscriptionName, func(p *publisherRow, now int64) error {
 		if !l.holds(p) || p.position != l.Position {
-			return outbox.ErrLeaseLost
+			return event.ErrLeaseLost
 		}
 		p.fail(f, now)
 		state = State{SubscriptionName: p.SubscriptionName, Epoch: p.epoch, Position: p.position, Status: p.status,
@@ -414,7 +416,7 @@ func (pr *Progress) Fail(ctx context.Context, l Lease, f Failure) (State, error)
 
 func (p *publisherRow) fail(f Failure, now int64) {
 	p.errors++
-	if f.Kind == outbox.EventError || f.Kind != p.errorKind || f.Position != p.errorPosition {
+	if f.Kind == operator.EventError || f.Kind != p.errorKind || f.Position != p.errorPosition {
 		p.testTaken = sql.NullInt64{}
 	}
 	p.errorKind, p.lastError, p.errorPosition = f.Kind, sqldb.Storable(sqldb.Clip(f.Message, maxDeliveryError)), f.Position
@@ -422,8 +424,8 @@ func (p *publisherRow) fail(f Failure, now int64) {
 	wait := f.Pause.Delay(int(p.errors))
 	if p.errors >= p.maxErrors || f.Gone {
 		wait = f.FailedRetry
-		if p.status == outbox.PublisherActive {
-			p.status = outbox.PublisherFailed
+		if p.status == subscription.PublisherActive {
+			p.status = subscription.PublisherFailed
 		}
 	}
 	p.stopped, p.retryAt = f.Gone, sql.NullInt64{}

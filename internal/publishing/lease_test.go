@@ -7,51 +7,54 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
-var subA, subB, subC = outbox.SubscriptionName{Topic: "t", Publisher: "a"}, outbox.SubscriptionName{Topic: "t", Publisher: "b"}, outbox.SubscriptionName{Topic: "t", Publisher: "c"}
+var subA, subB, subC = operator.SubscriptionName{Topic: "t", Publisher: "a"}, operator.SubscriptionName{Topic: "t", Publisher: "b"}, operator.SubscriptionName{Topic: "t", Publisher: "c"}
 
-func definition(name outbox.SubscriptionName) outbox.PublisherDefinition {
-	return outbox.PublisherDefinition{SubscriptionName: name, Destination: "log:", Match: outbox.Match{EventTypes: []string{"*"}}, MaxErrors: 3}
+func definition(name operator.SubscriptionName) subscription.PublisherDefinition {
+	return subscription.PublisherDefinition{SubscriptionName: name, Destination: "log:", Match: subscription.Match{EventTypes: []string{"*"}}, MaxErrors: 3}
 }
 
-func (f *fixture) register(names ...outbox.SubscriptionName) {
-	var all []outbox.PublisherDefinition
+func (f *fixture) register(names ...operator.SubscriptionName) {
+	var all []subscription.PublisherDefinition
 	for _, name := range names {
 		all = append(all, definition(name))
 	}
 	must.OK(f.TB, f.progress.Register(f.Ctx, all))
 }
 
-func (f *fixture) claimSubscription(owner string, name outbox.SubscriptionName) publishing.Lease {
+func (f *fixture) claimSubscription(owner string, name operator.SubscriptionName) publishing.Lease {
 	l, ok, err := f.progress.Claim(f.Ctx, owner, name, lease)
 	must.Need(f.TB, err == nil && ok, "claim %s for %s: %v, %v", name, owner, ok, err)
 	return l
 }
 
-func (f *fixture) prospects(owner string, names ...outbox.SubscriptionName) map[outbox.SubscriptionName]publishing.Prospect {
+func (f *fixture) prospects(owner string, names ...operator.SubscriptionName) map[operator.SubscriptionName]publishing.Prospect {
 	states := must.Get(f.progress.States(f.Ctx, owner, names)).Or(f.TB)
-	got := map[outbox.SubscriptionName]publishing.Prospect{}
+	got := map[operator.SubscriptionName]publishing.Prospect{}
 	for _, s := range states {
 		got[s.SubscriptionName] = s.Prospect
 	}
 	return got
 }
 
-func (f *fixture) state(name outbox.SubscriptionName) publishing.State {
-	states, err := f.progress.States(f.Ctx, "nobody", []outbox.SubscriptionName{name})
+func (f *fixture) state(name operator.SubscriptionName) publishing.State {
+	states, err := f.progress.States(f.Ctx, "nobody", []operator.SubscriptionName{name})
 	must.Need(f.TB, err == nil && len(states) == 1, "state of %s: %v, %v", name, states, err)
 	return states[0]
 }
 
 // lost fails the test unless err says that the lease is lost.
 func lost(tb testing.TB, what string, err error) {
-	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "%s: %v, want a lost lease", what, err)
+	must.Hold(tb, errors.Is(err, event.ErrLeaseLost), "%s: %v, want a lost lease", what, err)
 }
 
 func delivered(position int64) publishing.Advance {
@@ -63,15 +66,15 @@ func TestRegister_keepsWhereASubscriptionStands(t *testing.T) {
 	f.AppendN("a", 5)
 	atHead := definition(subB)
 	atHead.StartAtHead = true
-	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subA), atHead}))
+	must.OK(t, f.progress.Register(f.Ctx, []subscription.PublisherDefinition{definition(subA), atHead}))
 	a, b := f.state(subA).Position, f.state(subB).Position
 	must.Hold(t, a == 0 && b == 5, "new pairs begin at %d and %d, want 0 and 5", a, b)
 	l := f.claimSubscription("one", subA)
 	must.Get(f.progress.Advance(f.Ctx, &l, delivered(3))).Or(t)
 	f.AppendN("a", 2)
 	changed := definition(subA)
-	changed.Destination, changed.Match = "file:///x", outbox.Match{Campaigns: []string{"c"}}
-	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{changed, atHead}))
+	changed.Destination, changed.Match = "file:///x", subscription.Match{Campaigns: []string{"c"}}
+	must.OK(t, f.progress.Register(f.Ctx, []subscription.PublisherDefinition{changed, atHead}))
 	if a, b := f.state(subA), f.state(subB); a.Position != 3 || b.Position != 5 || a.Epoch != l.Epoch {
 		t.Errorf("after a restart they stand at %d and %d, epoch %d, want 3 and 5, epoch %d", a.Position, b.Position, a.Epoch, l.Epoch)
 	}
@@ -86,7 +89,7 @@ func TestClaim_oneOfManyWins(t *testing.T) {
 	storetest.OneWins(t, []*fixture{f, f.beside()}, func(f *fixture) error {
 		_, ok, err := f.progress.Claim(f.Ctx, rand.Text(), subA, lease)
 		if err == nil && !ok {
-			return outbox.ErrConflict
+			return event.ErrConflict
 		}
 		return err
 	})
@@ -132,7 +135,7 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 		lost(t, what, try())
 	}
 	_, err := f.progress.Advance(f.Ctx, &old, delivered(5))
-	must.Hold(t, err != nil && !errors.Is(err, outbox.ErrLeaseLost), "backwards: %v, want an error", err)
+	must.Hold(t, err != nil && !errors.Is(err, event.ErrLeaseLost), "backwards: %v, want an error", err)
 	f.Clock.Advance(lease)
 	heir := f.claimSubscription("two", subA)
 	must.Need(t, heir.Epoch > old.Epoch && heir.Position == 6, "the heir has epoch %d at %d", heir.Epoch, heir.Position)
@@ -140,7 +143,7 @@ func TestAdvance_onlyUnderTheLeaseAndFromWhereItStands(t *testing.T) {
 	lost(t, "an error under the old epoch", storetest.No(f.progress.Fail(f.Ctx, old, publishing.Failure{})))
 	earlier := heir
 	earlier.Epoch--
-	must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: earlier}, {Lease: heir}}, lease)).Or(t), []outbox.SubscriptionName{subA, subA}, "renewing all: lost")
+	must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: old}, {Lease: earlier}, {Lease: heir}}, lease)).Or(t), []operator.SubscriptionName{subA, subA}, "renewing all: lost")
 	err = f.progress.Release(f.Ctx, old)
 	must.Hold(t, err == nil && f.state(subA).Epoch == heir.Epoch, "the old holder gave the pair away: %v", err)
 	must.Equal(t, f.state(subA).Position, 6, "it stands at")
@@ -162,7 +165,7 @@ func TestLease_takenOverChangesNothing(t *testing.T) {
 		f.Unchanged(func() {
 			lost(t, what+" it advances", storetest.No(f.progress.Advance(f.Ctx, &l, delivered(7))))
 			lost(t, what+" it fails", storetest.No(f.progress.Fail(f.Ctx, l, publishing.Failure{Message: "refused"})))
-			must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, lease)).Or(t), []outbox.SubscriptionName{subA}, what+" it renews: lost")
+			must.Equal(t, must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l}}, lease)).Or(t), []operator.SubscriptionName{subA}, what+" it renews: lost")
 			must.OK(t, f.progress.SaveHealth(f.Ctx, l, errors.New("unwell")))
 			must.OK(t, f.progress.Release(f.Ctx, l))
 		})
@@ -174,22 +177,22 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 	f.AppendN("a", 10)
 	f.register(subA)
 	l := f.claimSubscription("one", subA)
-	failure := publishing.Failure{Kind: outbox.EventError, Message: "422 Unprocessable", Position: 1, Pause: outbox.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Hour}
+	failure := publishing.Failure{Kind: operator.EventError, Message: "422 Unprocessable", Position: 1, Pause: event.Retry{Base: time.Second, Max: time.Minute}, FailedRetry: time.Hour}
 	for i, want := range []struct {
-		status outbox.PublisherStatus
+		status subscription.PublisherStatus
 		wait   time.Duration
-	}{{outbox.PublisherActive, time.Second}, {outbox.PublisherActive, 2 * time.Second}, {outbox.PublisherFailed, time.Hour}, {outbox.PublisherFailed, time.Hour}} {
+	}{{subscription.PublisherActive, time.Second}, {subscription.PublisherActive, 2 * time.Second}, {subscription.PublisherFailed, time.Hour}, {subscription.PublisherFailed, time.Hour}} {
 		s := must.Get(f.progress.Fail(f.Ctx, l, failure)).Or(t)
 		must.Hold(t, s.Status == want.status && s.ErrorCount == i+1 && s.RetryAt.Sub(f.Clock.Now()) == want.wait && s.Position == 0, "after error %d: %+v, want %s, tried again in %s", i+1, s, want.status, want.wait)
 	}
 	must.Get(f.progress.Advance(f.Ctx, &l, publishing.Advance{Position: 2, Lease: lease})).Or(t)
-	must.Equal(t, f.state(subA).Status, outbox.PublisherFailed, "moving over events of other topics made it")
+	must.Equal(t, f.state(subA).Status, subscription.PublisherFailed, "moving over events of other topics made it")
 	must.Get(f.progress.Advance(f.Ctx, &l, delivered(3))).Or(t)
 	s := f.state(subA)
-	must.Hold(t, s.Status == outbox.PublisherActive && s.ErrorCount == 0 && s.RetryAt.IsZero(), "a delivery made it %+v", s)
+	must.Hold(t, s.Status == subscription.PublisherActive && s.ErrorCount == 0 && s.RetryAt.IsZero(), "a delivery made it %+v", s)
 	failure.Gone = true
 	s, err := f.progress.Fail(f.Ctx, l, failure)
-	must.Hold(t, err == nil && s.Status == outbox.PublisherFailed && s.RetryAt.IsZero() && s.Prospect == publishing.ProspectYield, "a destination that is gone: %+v, %v", s, err)
+	must.Hold(t, err == nil && s.Status == subscription.PublisherFailed && s.RetryAt.IsZero() && s.Prospect == publishing.ProspectYield, "a destination that is gone: %+v, %v", s, err)
 	must.OK(t, f.progress.Release(f.Ctx, l))
 	must.Equal(t, f.prospects("two", subA)[subA], publishing.ProspectLeave, "a pair that is stopped may be claimed")
 }
@@ -197,10 +200,10 @@ func TestFail_failsAfterItsErrorsInARow(t *testing.T) {
 func TestStates_leasesSpread(t *testing.T) {
 	f := own(t)
 	f.register(subA, subB, subC)
-	names := []outbox.SubscriptionName{subA, subB, subC}
+	names := []operator.SubscriptionName{subA, subB, subC}
 	a := f.claimSubscription("one", subA)
 	f.claimSubscription("one", subB)
-	type may = map[outbox.SubscriptionName]publishing.Prospect
+	type may = map[operator.SubscriptionName]publishing.Prospect
 	must.Equal(t, f.prospects("one", names...), may{subA: publishing.ProspectHold, subB: publishing.ProspectHold, subC: publishing.ProspectClaim}, "the holder may")
 	must.Equal(t, f.prospects("two", names...), may{subA: publishing.ProspectAsk, subB: publishing.ProspectLeave, subC: publishing.ProspectClaim}, "another may")
 	must.Get(f.progress.Pause(f.Ctx, ana(""), subA)).Or(t) // it need not be held then
@@ -220,9 +223,9 @@ func TestStates_leasesSpread(t *testing.T) {
 // as handed over: a process that requests more would be asked to give it back.
 func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 	f := own(t)
-	var names []outbox.SubscriptionName
+	var names []operator.SubscriptionName
 	for i := range 5 {
-		names = append(names, outbox.SubscriptionName{Topic: "t", Publisher: fmt.Sprint(i)})
+		names = append(names, operator.SubscriptionName{Topic: "t", Publisher: fmt.Sprint(i)})
 	}
 	f.register(names...)
 	for _, name := range names {
@@ -248,8 +251,8 @@ func TestStates_asksForNoMoreThanItsShare(t *testing.T) {
 func TestNextPoll_isNeverPast(t *testing.T) {
 	f := own(t)
 	waits := definition(subA)
-	waits.Settings = outbox.PublisherSettings{PollSeconds: 1, IdleBackoff: true, IdleLongestSeconds: 8}
-	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{waits}))
+	waits.Settings = subscription.PublisherSettings{PollSeconds: 1, IdleBackoff: true, IdleLongestSeconds: 8}
+	must.OK(t, f.progress.Register(f.Ctx, []subscription.PublisherDefinition{waits}))
 	l := f.claimSubscription("one", subA)
 	at := func(want time.Duration) {
 		p := f.publisher(subA)
@@ -263,7 +266,7 @@ func TestNextPoll_isNeverPast(t *testing.T) {
 	at(10 * time.Second)
 	f.Clock.Advance(11 * time.Second)
 	at(8 * time.Second)
-	must.Get(f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: outbox.DestinationError, Message: "down", Position: 1, Pause: outbox.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute})).Or(t)
+	must.Get(f.progress.Fail(f.Ctx, l, publishing.Failure{Kind: operator.DestinationError, Message: "down", Position: 1, Pause: event.Retry{Base: 5 * time.Second, Max: time.Minute}, FailedRetry: time.Minute})).Or(t)
 	at(5 * time.Second)
 	must.Get(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: l, NextPoll: f.Clock.Now().Add(40 * time.Second)}}, time.Hour)).Or(t)
 	at(5 * time.Second)
@@ -285,7 +288,7 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 			return storetest.No(f.progress.Renew(f.Ctx, []publishing.Beat{{Lease: b}, {Lease: a}}, time.Minute))
 		},
 		"registering": func() error {
-			return f.progress.Register(f.Ctx, []outbox.PublisherDefinition{definition(subB), definition(subA)})
+			return f.progress.Register(f.Ctx, []subscription.PublisherDefinition{definition(subB), definition(subA)})
 		},
 	} {
 		other := storetest.Connect(t, f.Pair.Journal)
@@ -302,17 +305,17 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 
 func TestFuture_publishersWaitNoLongerThanTheirSettingsAllow(t *testing.T) {
 	storetest.Each(t, own, map[string]func(f *fixture){
-		"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{}) }, // which counts campaigns alone
+		"start":      func(f *fixture) { f.MustReconcile(campaign.Repaired{}) }, // which counts campaigns alone
 		"self-check": func(f *fixture) { f.SelfCheckAll() },
 	}, func(t *testing.T, f *fixture, repair func(f *fixture)) {
 		f.AppendN("a", 1)
 		f.Drain()
 		f.register(subA, subB)
 		fast := f.beside(func(o *store.Options) { o.Now = func() time.Time { return f.Clock.Now().Add(10 * time.Minute) } })
-		failure := publishing.Failure{Kind: outbox.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
+		failure := publishing.Failure{Kind: operator.DestinationError, Message: "status 503", Position: 1, RetryAfter: 20 * time.Second}
 		for _, s := range []struct {
 			f   *fixture
-			sub outbox.SubscriptionName
+			sub operator.SubscriptionName
 		}{{fast, subA}, {f, subB}} {
 			must.Get(s.f.progress.Fail(f.Ctx, s.f.claimSubscription("one", s.sub), failure)).Or(t)
 		}

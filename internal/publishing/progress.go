@@ -10,8 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // Progress is the state of publishers in the journal database: their positions, their holders, and
@@ -20,17 +22,17 @@ import (
 // It is safe for concurrent use, also by several processes.
 type Progress struct {
 	core    *store.Store
-	subs    store.Snapshot[[]outbox.Publisher]
+	subs    store.Snapshot[[]subscription.Publisher]
 	looks   looks
 	sampled atomic.Int64 // the minute for which this process has sampled the subscriptions
 
 	mu   sync.Mutex
-	sent map[outbox.SubscriptionName]int64 // the highest positions that this process has delivered
+	sent map[operator.SubscriptionName]int64 // the highest positions that this process has delivered
 }
 
 // NewProgress must be called once per store, before the store is used.
 func NewProgress(core *store.Store) *Progress {
-	pr := &Progress{core: core, looks: looks{window: 10_000, together: 30_000, least: 500, seek: 100_000}, sent: map[outbox.SubscriptionName]int64{}}
+	pr := &Progress{core: core, looks: looks{window: 10_000, together: 30_000, least: 500, seek: 100_000}, sent: map[operator.SubscriptionName]int64{}}
 	core.OnChange(pr.subs.Forget)
 	core.OnSample(pr.sample)
 	core.OnWentBack(pr.tellLost)
@@ -68,19 +70,19 @@ func perform[R any](ctx context.Context, pr *Progress, a *store.Change, change f
 }
 
 // delivered records that an event was delivered.
-func (pr *Progress) delivered(name outbox.SubscriptionName, position int64) {
+func (pr *Progress) delivered(name operator.SubscriptionName, position int64) {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
 	pr.sent[name] = max(pr.sent[name], position)
 }
 
 // tellLost adds what this process had delivered of the events that are gone.
-func (pr *Progress) tellLost(w *outbox.WentBack) (recorded func()) {
+func (pr *Progress) tellLost(w *campaign.WentBack) (recorded func()) {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
-	for _, name := range byName(slices.Collect(maps.Keys(pr.sent)), func(n outbox.SubscriptionName) outbox.SubscriptionName { return n }) {
+	for _, name := range byName(slices.Collect(maps.Keys(pr.sent)), func(n operator.SubscriptionName) operator.SubscriptionName { return n }) {
 		if to := pr.sent[name]; to >= w.Gone {
-			w.Publishers = append(w.Publishers, outbox.LostDelivery{SubscriptionName: name, From: w.Gone, To: to})
+			w.Publishers = append(w.Publishers, campaign.LostDelivery{SubscriptionName: name, From: w.Gone, To: to})
 		}
 	}
 	return func() {

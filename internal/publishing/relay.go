@@ -8,10 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // RelayConfig configures the subscriptions that a process delivers for. Progress, Metrics and ID
@@ -24,8 +26,8 @@ type RelayConfig struct {
 	ID           string              // of the process, in leases
 	Options      destination.Options // options of destinations, without the journal's id; the default Logger is the relay's
 	Source       string              // of the events, for receivers; empty means one derived from the journal's id
-	PollInterval time.Duration       // how often the process checks which subscriptions it may claim; 0 means outbox.DefaultPoll
-	Lease        time.Duration       // 0 means outbox.DefaultLease
+	PollInterval time.Duration       // how often the process checks which subscriptions it may claim; 0 means event.DefaultPoll
+	Lease        time.Duration       // 0 means event.DefaultLease
 	Clock        Clock
 	// Open opens a destination; nil means destination.Subscription.Open.
 	Open func(destination.Subscription, destination.Options) (destination.Publisher, error)
@@ -48,23 +50,23 @@ func realAfter(d time.Duration) (<-chan time.Time, func()) {
 type Relay struct {
 	RelayConfig
 	feed  *feed
-	names []outbox.SubscriptionName
-	subs  map[outbox.SubscriptionName]destination.Subscription
+	names []operator.SubscriptionName
+	subs  map[operator.SubscriptionName]destination.Subscription
 	wake  loop.Signal
 	head  int64 // of the journal, at the last check
 
 	mu       sync.Mutex
-	held     map[outbox.SubscriptionName]*delivery
+	held     map[operator.SubscriptionName]*delivery
 	renewals time.Time // when leases were last renewed
 }
 
 // NewRelay returns a Relay. Run starts it.
 func NewRelay(c RelayConfig) *Relay {
 	if c.PollInterval <= 0 {
-		c.PollInterval = outbox.DefaultPoll
+		c.PollInterval = event.DefaultPoll
 	}
 	if c.Lease <= 0 {
-		c.Lease = outbox.DefaultLease
+		c.Lease = event.DefaultLease
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock.Now == nil {
@@ -76,7 +78,7 @@ func NewRelay(c RelayConfig) *Relay {
 	if c.Open == nil {
 		c.Open = destination.Subscription.Open
 	}
-	r := &Relay{RelayConfig: c, wake: loop.NewSignal(1), held: map[outbox.SubscriptionName]*delivery{}, subs: map[outbox.SubscriptionName]destination.Subscription{}}
+	r := &Relay{RelayConfig: c, wake: loop.NewSignal(1), held: map[operator.SubscriptionName]*delivery{}, subs: map[operator.SubscriptionName]destination.Subscription{}}
 	for _, sub := range c.Pairs {
 		r.names = append(r.names, sub.SubscriptionName)
 		r.subs[sub.SubscriptionName] = sub
@@ -144,7 +146,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) start(ctx context.Context) (options destination.Options, ok bool) {
 	options = r.Options
 	options.Logger, options.Published = cmp.Or(options.Logger, r.Logger), r.Metrics
-	var definitions []outbox.PublisherDefinition
+	var definitions []subscription.PublisherDefinition
 	for _, sub := range r.Pairs {
 		definitions = append(definitions, sub.Definition())
 	}
@@ -190,10 +192,10 @@ func (r *Relay) manageLeases(ctx context.Context, options destination.Options) e
 }
 
 // positions are those that the held subscriptions have saved.
-func (r *Relay) positions() map[outbox.SubscriptionName]int64 {
+func (r *Relay) positions() map[operator.SubscriptionName]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	saved := make(map[outbox.SubscriptionName]int64, len(r.held))
+	saved := make(map[operator.SubscriptionName]int64, len(r.held))
 	for name, d := range r.held {
 		saved[name] = d.beat().Lease.Position
 	}
@@ -241,7 +243,7 @@ func (r *Relay) settle(ctx context.Context, state State, saved int64, options de
 	return nil
 }
 
-func (r *Relay) delivery(name outbox.SubscriptionName) *delivery {
+func (r *Relay) delivery(name operator.SubscriptionName) *delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held[name]
@@ -320,7 +322,7 @@ func (d *delivery) update(state State, saved int64) bool {
 	switch {
 	// It was claimed by another process, or moved, or the database has lost the lease or its progress.
 	case lease.Epoch != state.Epoch, state.Position < saved:
-		d.lost(outbox.ErrLeaseLost)
+		d.lost(event.ErrLeaseLost)
 		return false
 	case state.Prospect == ProspectYield:
 		d.giveBack()
@@ -342,7 +344,7 @@ func (r *Relay) renew(ctx context.Context) error {
 	r.mu.Lock()
 	began := time.Now()
 	due := began.Sub(r.renewals) >= r.Lease/4 && len(r.held) > 0
-	deliveries := make(map[outbox.SubscriptionName]*delivery, len(r.held))
+	deliveries := make(map[operator.SubscriptionName]*delivery, len(r.held))
 	var beats []Beat
 	for name, d := range r.held {
 		deliveries[name] = d
@@ -360,7 +362,7 @@ func (r *Relay) renew(ctx context.Context) error {
 	}
 	r.renewals = began
 	for _, name := range lost {
-		deliveries[name].lost(outbox.ErrLeaseLost)
+		deliveries[name].lost(event.ErrLeaseLost)
 		delete(deliveries, name)
 	}
 	for _, beat := range beats {

@@ -16,23 +16,27 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 func customSubscription(tb testing.TB, f destination.Functions) destination.Subscription {
 	s := subscriptionOf("everything", "custom", everyEvent)
-	s.Pause = outbox.Retry{Base: 20 * time.Millisecond, Max: 20 * time.Millisecond}
+	s.Pause = event.Retry{Base: 20 * time.Millisecond, Max: 20 * time.Millisecond}
 	s.MaxErrors, s.FailedRetry, s.Timeout = 3, 20*time.Millisecond, 50*time.Millisecond
 	return must.Get(destination.Custom(s, f, destination.Settings{})).Or(tb)
 }
 
 // failed waits until a publisher has failed.
-func (f *fixture) failed(sub destination.Subscription) outbox.Publisher {
-	storetest.Eventually(f.TB, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == outbox.PublisherFailed })
+func (f *fixture) failed(sub destination.Subscription) subscription.Publisher {
+	storetest.Eventually(f.TB, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == subscription.PublisherFailed })
 	return f.publisher(sub.SubscriptionName)
 }
 
@@ -56,7 +60,7 @@ func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 	f.failed(sub)
 	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(sub.SubscriptionName).HangingSince != nil })
 	p := f.publisher(sub.SubscriptionName)
-	must.Hold(t, p.Healthy != nil && *p.Healthy && p.HealthAt != nil && !p.HealthAt.After(*p.HangingSince) && p.ErrorKind == outbox.UnknownError, "%+v", p)
+	must.Hold(t, p.Healthy != nil && *p.Healthy && p.HealthAt != nil && !p.HealthAt.After(*p.HangingSince) && p.ErrorKind == operator.UnknownError, "%+v", p)
 	close(hang)
 	storetest.Eventually(t, "it does not hang any more", func() bool { return f.publisher(sub.SubscriptionName).HangingSince == nil })
 	f.mustStandAt(t, sub.SubscriptionName, 1)
@@ -130,7 +134,7 @@ func overheard(f *fixture, id string) (publishing.RelayConfig, destination.Subsc
 func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 	f := own(t, live)
 	c, sub, log := overheard(f, "heir")
-	must.OK(t, f.progress.Register(f.Ctx, []outbox.PublisherDefinition{sub.Definition()}))
+	must.OK(t, f.progress.Register(f.Ctx, []subscription.PublisherDefinition{sub.Definition()}))
 	if _, ok, err := f.progress.Claim(f.Ctx, "killed 7", sub.SubscriptionName, time.Millisecond); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -150,15 +154,15 @@ func TestRelay_tellsThatItTookAPublisherOver(t *testing.T) {
 // A holder that has lost its publisher says what happened.
 func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 	t.Parallel()
-	for says, happen := range map[string]func(*fixture, outbox.SubscriptionName) error{
-		"the journal went back to an earlier state": func(f *fixture, _ outbox.SubscriptionName) error {
+	for says, happen := range map[string]func(*fixture, operator.SubscriptionName) error{
+		"the journal went back to an earlier state": func(f *fixture, _ operator.SubscriptionName) error {
 			return storetest.No(f.JournalDB.Exec(`update publisher_progress set lease_epoch = lease_epoch - 1, position = 0`))
 		},
-		"another process took the publisher over": func(f *fixture, _ outbox.SubscriptionName) error {
+		"another process took the publisher over": func(f *fixture, _ operator.SubscriptionName) error {
 			return storetest.No(f.JournalDB.Exec(`update publisher_progress set lease_epoch = lease_epoch + 1, lease_owner = 'other'`))
 		},
-		"an operator moved the publisher": func(f *fixture, name outbox.SubscriptionName) error {
-			return storetest.No(f.progress.Seek(f.Ctx, ana("once more"), name, outbox.SeekTarget{Beginning: true}, nil))
+		"an operator moved the publisher": func(f *fixture, name operator.SubscriptionName) error {
+			return storetest.No(f.progress.Seek(f.Ctx, ana("once more"), name, subscription.SeekTarget{Beginning: true}, nil))
 		},
 	} {
 		t.Run(says, func(t *testing.T) {
@@ -193,7 +197,7 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 			return nil
 		},
 	})
-	sub.Pause, sub.MaxErrors = outbox.Retry{Base: time.Hour, Max: time.Hour}, 10
+	sub.Pause, sub.MaxErrors = event.Retry{Base: time.Hour, Max: time.Hour}, 10
 	var relay *publishing.Relay
 	deliverCustom(t, f, "one", sub, func(r *publishing.Relay) { relay = r })
 	f.mustStandAt(t, sub.SubscriptionName, 1)
@@ -201,7 +205,7 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 	f.MustAppend(noted("c-1"))
 	storetest.Eventually(t, "an error", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
 	p := f.publisher(sub.SubscriptionName)
-	must.Hold(t, p.ErrorKind == outbox.DestinationError && strings.Contains(p.LastError, "the line is cut") && strings.Contains(p.LastError, "no route") && p.Healthy != nil && !*p.Healthy, "the first failure is told as %+v", p)
+	must.Hold(t, p.ErrorKind == operator.DestinationError && strings.Contains(p.LastError, "the line is cut") && strings.Contains(p.LastError, "no route") && p.Healthy != nil && !*p.Healthy, "the first failure is told as %+v", p)
 	before := calls.Load()
 	must.Get(f.progress.Resume(t.Context(), ana("try"), sub.SubscriptionName)).Or(t)
 	relay.Wake()
@@ -221,14 +225,14 @@ func hook(tb testing.TB, url string) destination.Subscription {
 
 // advised is what every surface says of a publisher: the sentence, what an alert asks for, and the phrase
 // that a skip asks for.
-func advised(tb testing.TB, p outbox.Publisher) (blame, todo, phrase string) {
-	for _, r := range outbox.AlertRules() {
-		if causes := r.Causes(outbox.Facts{Publishers: []outbox.Publisher{p}}.Judged(time.Now())); r.What == outbox.AlertPublisher {
+func advised(tb testing.TB, p subscription.Publisher) (blame, todo, phrase string) {
+	for _, r := range alerts.AlertRules() {
+		if causes := r.Causes(facts.Facts{Publishers: []subscription.Publisher{p}}.Judged(time.Now())); r.What == alerts.AlertPublisher {
 			must.Need(tb, len(causes) == 1, "alerts have %+v", causes)
 			todo = causes[0].Todo
 		}
 	}
-	return p.Blame(), todo, outbox.ActionPublisherSkip.Phrase(outbox.Reach{Blames: p.ErrorKind})
+	return p.Blame(), todo, operator.ActionPublisherSkip.Phrase(operator.Reach{Blames: p.ErrorKind})
 }
 
 // Whether an event or its receiver is at fault is not said before another event was taken or refused, and
@@ -264,9 +268,9 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 		sub := hook(t, server.URL)
 		deliverCustom(t, f, "one", sub)
 		test := func() {
-			must.Get(f.progress.Test(t.Context(), ana("whose fault is it"), sub.SubscriptionName, func(ctx context.Context) (outbox.TestDelivery, error) {
+			must.Get(f.progress.Test(t.Context(), ana("whose fault is it"), sub.SubscriptionName, func(ctx context.Context) (subscription.TestDelivery, error) {
 				_, failure := must.Get(sub.Open(destination.Options{})).Or(t).Publish(ctx, []*destination.Event{destination.TestEvent("here", "test-1")})
-				return outbox.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}, nil
+				return subscription.TestDelivery{SubscriptionName: sub.SubscriptionName, OK: failure == nil}, nil
 			})).Or(t)
 		}
 		for range max(c.skips, 1) {
@@ -281,7 +285,7 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			must.Hold(t, strings.HasPrefix(blame, c.tested) && strings.Contains(todo, "skip") == (c.skips > 0) && (phrase == "") == (c.skips > 0), "after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 			if c.skips > 0 {
 				refused := storetest.No(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition+1))
-				must.Hold(t, errors.Is(refused, outbox.ErrConflict), "the skip of another event: %v", refused)
+				must.Hold(t, errors.Is(refused, event.ErrConflict), "the skip of another event: %v", refused)
 				must.Get(f.progress.SkipEvent(t.Context(), ana("they do not want it"), sub.SubscriptionName, p.ErrorPosition)).Or(t)
 			}
 		}

@@ -13,14 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 var (
@@ -55,11 +57,11 @@ func (s *stream) take(events []*destination.Event) (int, error) {
 		s.floor = max(s.floor, e.Position)
 		s.received++
 	}
-	switch kind := outbox.EventError; {
+	switch kind := operator.EventError; {
 	case n == len(events) && (!s.clumsy || s.dice.IntN(8) > 0):
 		return n, nil
 	case s.dice.IntN(2) == 0:
-		kind = outbox.DestinationError
+		kind = operator.DestinationError
 		fallthrough
 	default:
 		if s.dice.IntN(8) == 0 {
@@ -113,7 +115,7 @@ type history struct {
 	ahead     atomic.Int64 // of the clock, in microseconds
 	mu        sync.Mutex
 	types     []bool // by position, from 1 on: whether it is opened
-	streams   map[outbox.SubscriptionName]*stream
+	streams   map[operator.SubscriptionName]*stream
 	subs      []destination.Subscription
 	processes []*process
 	started   int
@@ -131,15 +133,15 @@ func (h *history) opened(position int64) bool {
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
-	h := &history{TB: t, dice: rand.New(rand.NewPCG(seed, 1)), streams: map[outbox.SubscriptionName]*stream{}, came: make(chan struct{}, 1)}
+	h := &history{TB: t, dice: rand.New(rand.NewPCG(seed, 1)), streams: map[operator.SubscriptionName]*stream{}, came: make(chan struct{}, 1)}
 	clock := func(o *store.Options) { o.Now = h.now }
 	first := open(t, clock)
 	h.stores = []*fixture{first, first.beside(clock)}
-	var definitions []outbox.PublisherDefinition
-	for name, match := range map[string]outbox.Match{"all": everyEvent, "clumsy": everyEvent, "some": {EventTypes: []string{"opened"}}} {
+	var definitions []subscription.PublisherDefinition
+	for name, match := range map[string]subscription.Match{"all": everyEvent, "clumsy": everyEvent, "some": {EventTypes: []string{"opened"}}} {
 		sub := subscriptionOf("t", name, match)
 		sub.PollInterval, sub.BatchSize, sub.MaxErrors = time.Millisecond, 7, 3
-		sub.Pause, sub.FailedRetry = outbox.Retry{Base: time.Millisecond, Max: 4 * time.Millisecond}, 20*time.Millisecond
+		sub.Pause, sub.FailedRetry = event.Retry{Base: time.Millisecond, Max: 4 * time.Millisecond}, 20*time.Millisecond
 		h.subs = append(h.subs, sub)
 		h.streams[sub.SubscriptionName] = &stream{sub: sub, opened: h.opened, clumsy: name != "all", dice: rand.New(rand.NewPCG(seed, uint64(len(name))))}
 		definitions = append(definitions, sub.Definition())
@@ -153,7 +155,7 @@ func (h *history) some() *fixture { return h.stores[h.dice.IntN(len(h.stores))] 
 func (h *history) sub() *stream { return h.streams[h.subs[h.dice.IntN(len(h.subs))].SubscriptionName] }
 
 func (h *history) append() {
-	var events []outbox.Event
+	var events []event.Event
 	h.mu.Lock()
 	for range 1 + h.dice.IntN(30) {
 		is := h.dice.IntN(5) == 0
@@ -211,22 +213,22 @@ func (h *history) end(kill bool) {
 }
 
 // act performs an operator's action, which may be refused.
-func (h *history) act(do func(f *fixture, o outbox.Command, s *stream) error) {
-	o := outbox.Command{By: outbox.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: "skip anyway"}
-	var refusal *outbox.Refusal
+func (h *history) act(do func(f *fixture, o operator.Command, s *stream) error) {
+	o := operator.Command{By: operator.Operator{Name: "ana", Via: "api"}, Reason: "a test", Confirm: "skip anyway"}
+	var refusal *event.Refusal
 	if err := do(h.some(), o, h.sub()); err != nil && !errors.As(err, &refusal) {
 		h.Error(err)
 	}
 }
 
-func (h *history) seek(f *fixture, o outbox.Command, s *stream) error {
+func (h *history) seek(f *fixture, o operator.Command, s *stream) error {
 	to := h.dice.Int64N(int64(len(h.types)) + 1)
 	s.skipped(to)
 	o.Confirm = fmt.Sprintf("skip %d events", len(h.types)) // a phrase that also confirms fewer
-	return storetest.No(f.progress.Seek(h.Context(), o, s.sub.SubscriptionName, outbox.SeekTarget{Position: &to}, nil))
+	return storetest.No(f.progress.Seek(h.Context(), o, s.sub.SubscriptionName, subscription.SeekTarget{Position: &to}, nil))
 }
 
-func (h *history) skip(f *fixture, o outbox.Command, s *stream) error {
+func (h *history) skip(f *fixture, o operator.Command, s *stream) error {
 	v, err := f.progress.Publisher(h.Context(), s.sub.SubscriptionName)
 	if err != nil || v.ErrorPosition == 0 {
 		return err
@@ -251,11 +253,11 @@ func (h *history) step() {
 	case 8: // leases expire, also those of running processes
 		h.ahead.Add((lease + time.Second).Microseconds())
 	case 9:
-		h.act(func(f *fixture, o outbox.Command, s *stream) error {
+		h.act(func(f *fixture, o operator.Command, s *stream) error {
 			return storetest.No(f.progress.Pause(h.Context(), o, s.sub.SubscriptionName))
 		})
 	case 10, 11:
-		h.act(func(f *fixture, o outbox.Command, s *stream) error {
+		h.act(func(f *fixture, o operator.Command, s *stream) error {
 			return storetest.No(f.progress.Resume(h.Context(), o, s.sub.SubscriptionName))
 		})
 	case 12:
@@ -269,7 +271,7 @@ func (h *history) settle() {
 	for _, s := range h.streams {
 		s.behave()
 		_, err := h.stores[0].progress.Resume(h.Context(), ana("mended"), s.sub.SubscriptionName)
-		if err != nil && !errors.Is(err, outbox.ErrConflict) {
+		if err != nil && !errors.Is(err, event.ErrConflict) {
 			h.Fatal(err)
 		}
 	}

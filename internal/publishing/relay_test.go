@@ -13,22 +13,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 func live(o *store.Options) { o.Now = time.Now }
 
-func noted(campaign string) outbox.Event  { return storetest.Event(campaign, "noted") }
-func opened(campaign string) outbox.Event { return storetest.Event(campaign, "opened") }
+func noted(campaign string) event.Event  { return storetest.Event(campaign, "noted") }
+func opened(campaign string) event.Event { return storetest.Event(campaign, "opened") }
 
-func notes(campaign string, n int) []outbox.Event {
-	return slices.Repeat([]outbox.Event{noted(campaign)}, n)
+func notes(campaign string, n int) []event.Event {
+	return slices.Repeat([]event.Event{noted(campaign)}, n)
 }
 
 // receiver is an external system: it records what it accepted, once answer, if set, has permitted
@@ -69,11 +71,11 @@ func (r *receiver) called() int {
 	return r.calls
 }
 
-var everyEvent = outbox.Match{EventTypes: []string{"*"}}
+var everyEvent = subscription.Match{EventTypes: []string{"*"}}
 
-func subscriptionOf(topic, publisher string, match outbox.Match) destination.Subscription {
-	return destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
-		Settings: destination.Settings{PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: outbox.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}}
+func subscriptionOf(topic, publisher string, match subscription.Match) destination.Subscription {
+	return destination.Subscription{SubscriptionName: operator.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, Destination: "test:" + publisher,
+		Settings: destination.Settings{PollInterval: 20 * time.Millisecond, BatchSize: 100, Timeout: time.Second, Pause: event.Retry{Base: destination.DefaultRetryBase, Max: destination.DefaultRetryMax}, MaxErrors: 10, FailedRetry: 5 * time.Minute}}
 }
 
 type receivers map[string]*receiver
@@ -100,7 +102,7 @@ func (r receivers) config(f *fixture, id string, subs ...destination.Subscriptio
 
 // deliver runs a Relay until stop is called or the test ends, woken by changes in the store.
 func deliver(tb testing.TB, f *fixture, c publishing.RelayConfig, changes ...func(*publishing.Relay)) (stop func()) {
-	var subs []outbox.PublisherDefinition
+	var subs []subscription.PublisherDefinition
 	for _, p := range c.Pairs {
 		subs = append(subs, p.Definition())
 	}
@@ -138,13 +140,13 @@ type standing struct {
 	owner               string
 }
 
-func (f *fixture) standing(name outbox.SubscriptionName) (s standing) {
+func (f *fixture) standing(name operator.SubscriptionName) (s standing) {
 	row := f.JournalDB.QueryRow(`select status, position, delivered, error_count, lease_owner from publisher_progress where topic = $1 and publisher = $2`, name.Topic, name.Publisher)
 	must.OK(f.TB, row.Scan(&s.status, &s.position, &s.delivered, &s.errors, &s.owner))
 	return s
 }
 
-func (f *fixture) mustStandAt(tb testing.TB, name outbox.SubscriptionName, position int64) {
+func (f *fixture) mustStandAt(tb testing.TB, name operator.SubscriptionName, position int64) {
 	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool { return f.standing(name).position == position })
 }
 
@@ -153,8 +155,8 @@ func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
 	f.MustAppend(notes("c-1", 250)...)
 	f.MustAppend(opened("c-2"), opened("c-1"))
 	r := receivers{"all": {}, "some": {}, "none": {}}
-	all, some, none := subscriptionOf("everything", "all", everyEvent), subscriptionOf("opened", "some", outbox.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
-		subscriptionOf("nothing", "none", outbox.Match{EventTypes: []string{"never"}})
+	all, some, none := subscriptionOf("everything", "all", everyEvent), subscriptionOf("opened", "some", subscription.Match{EventTypes: []string{"open*"}, Campaigns: []string{"c-2"}}),
+		subscriptionOf("nothing", "none", subscription.Match{EventTypes: []string{"never"}})
 	stop := deliver(t, f, r.config(f, "one", all, some, none))
 	f.mustStandAt(t, all.SubscriptionName, 252)
 	f.MustAppend(noted("c-3"))
@@ -195,9 +197,9 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	for range 10 {
 		f.MustAppend(notes("c-1", 50)...)
 	}
-	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "healthy"}, 500)
-	f.mustStandAt(t, outbox.SubscriptionName{Topic: "everything", Publisher: "refusing"}, 6)
-	for name, want := range map[string]outbox.DeliveryErrorKind{"down": outbox.DestinationError, "idle": outbox.DestinationError, "panicky": outbox.UnknownError, "refusing": outbox.EventError} {
+	f.mustStandAt(t, operator.SubscriptionName{Topic: "everything", Publisher: "healthy"}, 500)
+	f.mustStandAt(t, operator.SubscriptionName{Topic: "everything", Publisher: "refusing"}, 6)
+	for name, want := range map[string]operator.DeliveryErrorKind{"down": operator.DestinationError, "idle": operator.DestinationError, "panicky": operator.UnknownError, "refusing": operator.EventError} {
 		storetest.Eventually(t, name+" has its error noted", func() bool {
 			var kind string
 			var position int64
@@ -216,7 +218,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 func refuse(events []*destination.Event, position int64) (int, error) {
 	for i, e := range events {
 		if e.Position == position {
-			return i, &destination.Error{Kind: outbox.EventError, Err: fmt.Errorf("event %d is refused", position)}
+			return i, &destination.Error{Kind: operator.EventError, Err: fmt.Errorf("event %d is refused", position)}
 		}
 	}
 	return len(events), nil
@@ -329,8 +331,8 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 	f := own(t)
 	s := newSteps(f.Clock)
 	answers := []*destination.Error{
-		{Kind: outbox.DestinationError, RetryAfter: 90 * time.Second, Err: errors.New("overloaded")},
-		{Kind: outbox.DestinationError, Gone: true, Err: errors.New("gone")},
+		{Kind: operator.DestinationError, RetryAfter: 90 * time.Second, Err: errors.New("overloaded")},
+		{Kind: operator.DestinationError, Gone: true, Err: errors.New("gone")},
 	}
 	r, sub := answering(func(_ context.Context, events []*destination.Event) (int, error) {
 		if len(answers) == 0 {

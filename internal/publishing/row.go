@@ -5,23 +5,26 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 type publisherRow struct {
-	outbox.SubscriptionName
+	operator.SubscriptionName
 	destination string
-	match       outbox.Match
+	match       subscription.Match
 	maxErrors   int64
-	settings    outbox.PublisherSettings
+	settings    subscription.PublisherSettings
 
-	status           outbox.PublisherStatus
+	status           subscription.PublisherStatus
 	position         int64
 	deliveredAt      int64 // a position
 	delivered        int64
 	errors           int64
-	errorKind        outbox.DeliveryErrorKind
+	errorKind        operator.DeliveryErrorKind
 	lastError        string
 	lastErrorAt      sql.NullInt64
 	errorPosition    int64
@@ -99,14 +102,14 @@ where topic = $1
 )
 
 // publisher reads a subscription and locks it for a change in this transaction. A missing one is
-// outbox.ErrNotFound.
-func (t *tx) publisher(name outbox.SubscriptionName) (*publisherRow, error) {
+// event.ErrNotFound.
+func (t *tx) publisher(name operator.SubscriptionName) (*publisherRow, error) {
 	found, err := sqldb.All(t, scanPublisherRow, selectPublisher+t.ForUpdate, name.Topic, name.Publisher)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read publisher %s: %w", name, err)
 	case len(found) == 0:
-		return nil, outbox.NotFound("there is no publisher %s; it appears here once a server has started with it in its configuration", name)
+		return nil, event.NotFound("there is no publisher %s; it appears here once a server has started with it in its configuration", name)
 	}
 	return found[0], nil
 }
@@ -135,14 +138,14 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	return sqldb.Wrapf(err, "update publisher %s", p.SubscriptionName)
 }
 
-func (p *publisherRow) pause(o outbox.Command, now int64) {
-	p.status = outbox.PublisherPaused
+func (p *publisherRow) pause(o operator.Command, now int64) {
+	p.status = subscription.PublisherPaused
 	p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
 }
 
 func (p *publisherRow) resume() {
-	if p.status == outbox.PublisherPaused {
-		p.status = outbox.PublisherActive
+	if p.status == subscription.PublisherPaused {
+		p.status = subscription.PublisherActive
 		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
 	}
 	p.clearErrors()
@@ -153,8 +156,8 @@ func (p *publisherRow) resume() {
 func (p *publisherRow) clearErrors() {
 	p.errors, p.errorKind, p.lastError, p.errorPosition, p.stopped = 0, "", "", 0, false
 	p.lastErrorAt, p.retryAt, p.testTaken = sql.NullInt64{}, sql.NullInt64{}, sql.NullInt64{}
-	if p.status == outbox.PublisherFailed {
-		p.status = outbox.PublisherActive
+	if p.status == subscription.PublisherFailed {
+		p.status = subscription.PublisherActive
 	}
 }
 
@@ -167,22 +170,22 @@ func (p *publisherRow) revoke() {
 
 // kind is the kind of the last error. A test event tells which is at fault, the event or the destination,
 // if the error itself does not.
-func (p *publisherRow) kind() outbox.DeliveryErrorKind {
+func (p *publisherRow) kind() operator.DeliveryErrorKind {
 	switch {
-	case p.errorKind != outbox.UnknownError || !p.testTaken.Valid:
+	case p.errorKind != operator.UnknownError || !p.testTaken.Valid:
 		return p.errorKind
 	case p.testTaken.Int64 == 0:
-		return outbox.DestinationError
+		return operator.DestinationError
 	}
-	return outbox.EventError
+	return operator.EventError
 }
 
 // leased reports whether a process has leased the subscription.
 func (p *publisherRow) leased(now int64) bool { return p.owner != "" && p.expires > now }
 
 // view returns the subscription as callers see it, without its lag.
-func (p *publisherRow) view(now int64) outbox.Publisher {
-	v := outbox.Publisher{
+func (p *publisherRow) view(now int64) subscription.Publisher {
+	v := subscription.Publisher{
 		SubscriptionName: p.SubscriptionName, Destination: p.destination, Match: p.match, Status: p.status,
 		Position: p.position, DeliveredPosition: p.deliveredAt, Delivered: p.delivered,
 		ErrorCount: int(p.errors), ErrorKind: p.kind(), LastError: p.lastError, LastErrorAt: sqldb.AtOrNil(p.lastErrorAt), ErrorPosition: p.errorPosition,
@@ -193,10 +196,10 @@ func (p *publisherRow) view(now int64) outbox.Publisher {
 		v.TestTaken = new(p.testTaken.Int64 != 0)
 	}
 	if p.pausedAt.Valid {
-		v.Paused = &outbox.Pause{By: p.pausedBy, At: sqldb.At(p.pausedAt.Int64), Reason: p.pausedReason}
+		v.Paused = &campaign.Pause{By: p.pausedBy, At: sqldb.At(p.pausedAt.Int64), Reason: p.pausedReason}
 	}
 	if p.owner != "" {
-		v.Lease = &outbox.Lease{Owner: p.owner, Epoch: p.epoch, ExpiresAt: sqldb.At(p.expires)}
+		v.Lease = &campaign.Lease{Owner: p.owner, Epoch: p.epoch, ExpiresAt: sqldb.At(p.expires)}
 	}
 	if p.leased(now) {
 		v.EventsPerSecond = p.perSecond

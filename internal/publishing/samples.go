@@ -8,9 +8,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // publisherSample is a sample of a subscription without its name and time. A negative lag n means
@@ -30,8 +32,8 @@ func (p *subscriptionState) sample() publisherSample {
 	return x
 }
 
-func (x publisherSample) view(minute int64) outbox.PublisherSample {
-	v := outbox.PublisherSample{At: sqldb.At(minute), Delivered: x.delivered, LagEvents: x.lag, Errors: int(x.errors)}
+func (x publisherSample) view(minute int64) PublisherSample {
+	v := PublisherSample{At: sqldb.At(minute), Delivered: x.delivered, LagEvents: x.lag, Errors: int(x.errors)}
 	if x.lag < 0 {
 		v.LagEvents, v.LagCapped = -1-x.lag, true
 	}
@@ -86,7 +88,7 @@ func (pr *Progress) sample(ctx context.Context, minute int64) error {
 		err = pr.write(ctx, func(t *tx) error {
 			var b sqldb.Batch
 			names := slices.Collect(maps.Keys(changed))
-			for _, name := range byName(names, func(n outbox.SubscriptionName) outbox.SubscriptionName { return n }) {
+			for _, name := range byName(names, func(n operator.SubscriptionName) operator.SubscriptionName { return n }) {
 				x := changed[name]
 				b.Exec(nil, insertPublisherSample, name.Topic, name.Publisher, minute, x.delivered, x.lag, x.oldest, x.errors)
 			}
@@ -101,8 +103,8 @@ func (pr *Progress) sample(ctx context.Context, minute int64) error {
 	return sqldb.Wrapf(err, "sample publishers")
 }
 
-func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbox.SubscriptionName]publisherSample, error) {
-	changed := map[outbox.SubscriptionName]publisherSample{}
+func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[operator.SubscriptionName]publisherSample, error) {
+	changed := map[operator.SubscriptionName]publisherSample{}
 	err := pr.read(ctx, func(t *tx) error {
 		subs, err := t.subscriptionStates()
 		if err != nil {
@@ -125,14 +127,14 @@ func (pr *Progress) changedSamples(ctx context.Context, minute int64) (map[outbo
 }
 
 // LagSeries returns the lag over a range of the publishers that are the furthest behind now.
-func (pr *Progress) LagSeries(ctx context.Context, r outbox.Range) ([]outbox.Series, error) {
+func (pr *Progress) LagSeries(ctx context.Context, r samples.Range) ([]samples.Series, error) {
 	publishers, err := pr.Publishers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	worst := slices.SortedStableFunc(slices.Values(publishers), func(a, b outbox.Publisher) int { return cmp.Compare(b.LagEvents, a.LagEvents) })
-	var all []outbox.Series
-	for _, p := range worst[:min(len(worst), outbox.SeriesShown)] {
+	worst := slices.SortedStableFunc(slices.Values(publishers), func(a, b subscription.Publisher) int { return cmp.Compare(b.LagEvents, a.LagEvents) })
+	var all []samples.Series
+	for _, p := range worst[:min(len(worst), samples.SeriesShown)] {
 		h, err := pr.history(ctx, p.SubscriptionName, r, false)
 		if err != nil {
 			return nil, err
@@ -142,22 +144,22 @@ func (pr *Progress) LagSeries(ctx context.Context, r outbox.Range) ([]outbox.Ser
 	return all, nil
 }
 
-// History returns a subscription's history over a range, as outbox.PublisherPoints does. A missing
-// subscription is outbox.ErrNotFound.
-func (pr *Progress) History(ctx context.Context, name outbox.SubscriptionName, r outbox.Range) (outbox.PublisherHistory, error) {
+// History returns a subscription's history over a range, as PublisherPoints does. A missing
+// subscription is event.ErrNotFound.
+func (pr *Progress) History(ctx context.Context, name operator.SubscriptionName, r samples.Range) (PublisherHistory, error) {
 	return pr.history(ctx, name, r, true)
 }
 
 // history is History; unless it is to be live, the running step is as of its last sample.
-func (pr *Progress) history(ctx context.Context, name outbox.SubscriptionName, r outbox.Range, live bool) (outbox.PublisherHistory, error) {
+func (pr *Progress) history(ctx context.Context, name operator.SubscriptionName, r samples.Range, live bool) (PublisherHistory, error) {
 	w := r.Window(sqldb.At(pr.core.Now()))
-	h := outbox.PublisherHistory{SubscriptionName: name, Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
+	h := PublisherHistory{SubscriptionName: name, Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
 	instances, err := pr.core.Processes(ctx)
 	if err != nil {
 		return h, err
 	}
-	var samples []outbox.PublisherSample
-	var now []outbox.PublisherSample
+	var s []PublisherSample
+	var now []PublisherSample
 	var created int64
 	err = pr.read(ctx, func(t *tx) error {
 		p, err := t.publisher(name)
@@ -176,13 +178,13 @@ func (pr *Progress) history(ctx context.Context, name outbox.SubscriptionName, r
 			var minute int64
 			var x publisherSample
 			err := row.Scan(&minute, &x.delivered, &x.lag, &x.oldest, &x.errors)
-			samples = append(samples, x.view(minute))
+			s = append(s, x.view(minute))
 			return err
 		}, selectPublisherSamples, name.Topic, name.Publisher, w.From.UnixMicro(), w.To.UnixMicro())
 	})
 	if err != nil {
 		return h, fmt.Errorf("read the history of publisher %s: %w", name, err)
 	}
-	h.Points = outbox.PublisherPoints(append(samples, now...), w, outbox.AtWork(instances, w.Now), sqldb.At(created))
+	h.Points = PublisherPoints(append(s, now...), w, samples.AtWork(instances, w.Now), sqldb.At(created))
 	return h, nil
 }

@@ -7,16 +7,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Worker identifies the process that claims, fails and settles, for leases and histories.
 type Worker struct {
-	ID     string       // unique per process start
-	Build  string       // version of the program
-	Serves outbox.Scope // the campaigns that it may claim
+	ID     string         // unique per process start
+	Build  string         // version of the program
+	Serves campaign.Scope // the campaigns that it may claim
 }
 
 // Claim is the right to apply consecutive rows of one campaign until the lease ends.
@@ -81,7 +82,7 @@ func (q *Queue) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 		}
 	}
 	claims, err := q.claim(ctx, w, limits, dueCampaigns)
-	if errors.Is(err, outbox.ErrDamaged) {
+	if errors.Is(err, event.ErrDamaged) {
 		claims, err = q.claim(ctx, w, limits, readableDue)
 	}
 	return claims, err
@@ -98,7 +99,7 @@ func (q *Queue) ClaimSuspect(ctx context.Context, w Worker, lease time.Duration)
 	return q.claim(ctx, w, ClaimLimits{Rows: 1, Lease: lease, suspect: true}, dueSuspect)
 }
 
-func (q *Queue) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(*store.Tx, int64, outbox.Scope, ClaimLimits) ([]*store.CampaignRow, error)) ([]Claim, error) {
+func (q *Queue) claim(ctx context.Context, w Worker, limits ClaimLimits, find func(*store.Tx, int64, campaign.Scope, ClaimLimits) ([]*store.CampaignRow, error)) ([]Claim, error) {
 	var claims []Claim
 	err := q.Journal().Write(ctx, func(t *store.Tx) error {
 		now := q.Now()
@@ -145,7 +146,7 @@ func (q *Queue) markDue(t *store.Tx, due []*store.CampaignRow, w Worker, limits 
 				return nil, &CampaignError{c.ID, err}
 			}
 		}
-		if hold, _ := c.ClaimFacts().Blocker(now); hold != outbox.BlockerNone || suspected(c) != limits.suspect {
+		if hold, _ := c.ClaimFacts().Blocker(now); hold != campaign.BlockerNone || suspected(c) != limits.suspect {
 			c.Schedule(now)
 			if err := t.Save(c, now); err != nil {
 				return nil, err
@@ -175,7 +176,7 @@ func newTaking(c *store.CampaignRow, limit int64) *taking {
 }
 
 // retried reports whether the head has failed before and is due again.
-func (k *taking) retried() bool { return k.c.HeadStatus.String == string(outbox.Failed) }
+func (k *taking) retried() bool { return k.c.HeadStatus.String == string(event.Failed) }
 
 // leaseMarked gives the worker the leases of campaigns whose rows are marked and updates their
 // counts accordingly.
@@ -239,7 +240,7 @@ func settleMarks(t *store.Tx, k *taking, now int64) (err error) {
 		if _, err := t.One([]any{&claim.Attempts, &last}, `select attempt_count, last_error from projection_apply_outbox where campaign_id = $1 and seq = $2`, c.ID, claim.First); err != nil {
 			return err
 		}
-		claim.Slow = strings.HasPrefix(last, outbox.CutOff)
+		claim.Slow = strings.HasPrefix(last, event.CutOff)
 		if claim.Attempts > 0 {
 			if claim.TriedBy, err = triedBy(t, c.ID, claim.First); err != nil {
 				return err
@@ -260,7 +261,7 @@ func settleMarks(t *store.Tx, k *taking, now int64) (err error) {
 	}
 	c.Counts.Pending -= k.marked
 	c.Counts.Processing += k.marked
-	c.HeadStatus.String = string(outbox.Processing)
+	c.HeadStatus.String = string(event.Processing)
 	return nil
 }
 
@@ -282,7 +283,7 @@ func unmarkBeyondHole(t *store.Tx, c *store.CampaignRow, claim *Claim, now int64
 		if err := rows.Scan(&seq, &status, &epoch); err != nil {
 			return err
 		}
-		if seq == next && status == string(outbox.Processing) && epoch == claim.Epoch {
+		if seq == next && status == string(event.Processing) && epoch == claim.Epoch {
 			next++
 		}
 		return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -28,9 +28,9 @@ func BenchmarkClaim_wave(b *testing.B) {
 	}
 	b.Cleanup(func() { s.Close() })
 	q := queue.New(s)
-	var events []outbox.Event
+	var events []event.Event
 	for i := range 10_000 {
-		events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%03d", i%1_000), EventType: "counted", Payload: []byte(`{"amount":1}`)})
+		events = append(events, event.Event{CampaignID: fmt.Sprintf("c-%03d", i%1_000), EventType: "counted", Payload: []byte(`{"amount":1}`)})
 	}
 	for batch := range slices.Chunk(events, 1_000) {
 		if _, err := s.Append(b.Context(), store.Append{Events: batch}); err != nil {

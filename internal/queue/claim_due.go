@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -42,13 +42,13 @@ var selectDueSuspect = store.SelectCampaigns + `
 where due_at <= $1
   and crashes >= ` + suspectCrashes
 
-func dueSuspect(t *store.Tx, now int64, scope outbox.Scope, _ ClaimLimits) ([]*store.CampaignRow, error) {
+func dueSuspect(t *store.Tx, now int64, scope campaign.Scope, _ ClaimLimits) ([]*store.CampaignRow, error) {
 	served, args := store.Serving(scope, now)
 	return sqldb.All(t, store.ScanCampaign, selectDueSuspect+served+"\norder by due_at, campaign_id\nlimit 1"+t.SkipLocked, args...)
 }
 
 // SuspectDue reports whether a suspect of a scope may be claimed.
-func (q *Queue) SuspectDue(ctx context.Context, scope outbox.Scope) (bool, error) {
+func (q *Queue) SuspectDue(ctx context.Context, scope campaign.Scope) (bool, error) {
 	served, args := store.Serving(scope, q.Now())
 	return store.Reading(ctx, q.Store, "look for suspects", func(t *store.Tx) (bool, error) {
 		return t.One([]any{new(string)}, `select campaign_id from campaigns where due_at <= $1 and crashes >= `+suspectCrashes+served+` limit 1`, args...)
@@ -57,7 +57,7 @@ func (q *Queue) SuspectDue(ctx context.Context, scope outbox.Scope) (bool, error
 
 // UntilDue is the time until the next campaign of a scope may be claimed, at least 0; false
 // when waiting alone makes none claimable.
-func (q *Queue) UntilDue(ctx context.Context, scope outbox.Scope) (time.Duration, bool, error) {
+func (q *Queue) UntilDue(ctx context.Context, scope campaign.Scope) (time.Duration, bool, error) {
 	served, args := store.Serving(scope)
 	due, err := store.Reading(ctx, q.Store, "look for the next due campaign", func(t *store.Tx) (due sql.NullInt64, err error) {
 		_, err = t.One([]any{&due}, `select min(due_at) from campaigns where due_at is not null`+served, args...)
@@ -81,7 +81,7 @@ func claimStep(t *store.Tx) int {
 
 // dueCampaigns reads due campaigns until their shares fill the wave. It reads (and so locks)
 // few at first, and more while their shares are small.
-func dueCampaigns(t *store.Tx, now int64, scope outbox.Scope, limits ClaimLimits) ([]*store.CampaignRow, error) {
+func dueCampaigns(t *store.Tx, now int64, scope campaign.Scope, limits ClaimLimits) ([]*store.CampaignRow, error) {
 	var due []*store.CampaignRow
 	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
 	for step := claimStep(t); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
@@ -112,7 +112,7 @@ func dueCampaigns(t *store.Tx, now int64, scope outbox.Scope, limits ClaimLimits
 
 // readableDue is dueCampaigns for a table with unreadable rows. The ids can still be read, from
 // an index; the first campaign whose row is unreadable is returned as a CampaignError.
-func readableDue(t *store.Tx, now int64, scope outbox.Scope, limits ClaimLimits) (due []*store.CampaignRow, err error) {
+func readableDue(t *store.Tx, now int64, scope campaign.Scope, limits ClaimLimits) (due []*store.CampaignRow, err error) {
 	served, args := store.Serving(scope, now, waveCampaigns+len(limits.Except))
 	ids, err := sqldb.All(t, sqldb.Column[string], `select campaign_id from campaigns where due_at <= $1`+served+dueFirst, args...)
 	if err != nil {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -12,9 +13,9 @@ import (
 // ClaimInline claims one campaign for a request that applies the events it appended: the rows
 // as a worker does, or the events themselves where they have none. BlockerNone means claimed,
 // BlockerEmpty that everything is applied, and BlockerLease that another process works on the
-// campaign right now. A campaign that may not be applied now is an outbox.ErrNotYet refusal. A
+// campaign right now. A campaign that may not be applied now is an event.ErrNotYet refusal. A
 // claim returned with an error may or may not be held.
-func (q *Queue) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold outbox.Blocker, err error) {
+func (q *Queue) ClaimInline(ctx context.Context, w Worker, id string, limits ClaimLimits) (claim Claim, hold campaign.Blocker, err error) {
 	err = q.Journal().Write(ctx, func(t *store.Tx) error {
 		now := q.Now()
 		c, err := t.ExistingCampaign(id)
@@ -27,27 +28,27 @@ func (q *Queue) ClaimInline(ctx context.Context, w Worker, id string, limits Cla
 	return claim, hold, err
 }
 
-func (q *Queue) claimInline(t *store.Tx, c *store.CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold outbox.Blocker, err error) {
+func (q *Queue) claimInline(t *store.Tx, c *store.CampaignRow, w Worker, limits ClaimLimits, now int64) (claim Claim, hold campaign.Blocker, err error) {
 	waits := func(why string) error {
-		return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: "the event is appended but not yet applied" + why}
+		return &event.Refusal{Err: event.ErrNotYet, Detail: "the event is appended but not yet applied" + why}
 	}
 	hold, _ = c.ClaimFacts().Blocker(now)
 	switch {
-	case !w.Serves.Includes(c.ID) && (hold == outbox.BlockerNone || hold == outbox.BlockerEmpty && c.Bare()):
+	case !w.Serves.Includes(c.ID) && (hold == campaign.BlockerNone || hold == campaign.BlockerEmpty && c.Bare()):
 		err = waits(fmt.Sprintf(" by another instance: this one serves only campaigns that match %s", w.Serves))
-	case hold == outbox.BlockerNone && suspected(c):
+	case hold == campaign.BlockerNone && suspected(c):
 		err = waits(": processes died while they applied this campaign, and a worker tries its events one at a time")
-	case hold == outbox.BlockerNone:
+	case hold == campaign.BlockerNone:
 		if claim, err = q.claimRows(t, c, w, limits, now); claim.Epoch == 0 {
-			hold = outbox.BlockerLease // the state has changed; try again
+			hold = campaign.BlockerLease // the state has changed; try again
 		}
-	case hold == outbox.BlockerEmpty && c.Bare():
-		claim, hold = leaseBare(c, w, limits, now), outbox.BlockerNone
+	case hold == campaign.BlockerEmpty && c.Bare():
+		claim, hold = leaseBare(c, w, limits, now), campaign.BlockerNone
 		err = t.Save(c, now)
-	case hold == outbox.BlockerPaused && c.Applied == c.HighWater:
-		hold = outbox.BlockerEmpty
-	case hold != outbox.BlockerEmpty && hold != outbox.BlockerLease:
-		err = waits(": " + c.View().Why(sqldb.At(now), outbox.Surroundings{Mode: q.Mode()}))
+	case hold == campaign.BlockerPaused && c.Applied == c.HighWater:
+		hold = campaign.BlockerEmpty
+	case hold != campaign.BlockerEmpty && hold != campaign.BlockerLease:
+		err = waits(": " + c.View().Why(sqldb.At(now), campaign.Surroundings{Mode: q.Mode()}))
 	}
 	return claim, hold, err
 }

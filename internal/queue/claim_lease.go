@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -26,7 +26,7 @@ func (q *Queue) takeOver(t *store.Tx, c *store.CampaignRow, w Worker, now int64)
 			return fmt.Errorf("take over rows of campaign %q: %w", c.ID, err)
 		}
 		c.Counts.Pending, c.Counts.Processing = c.Counts.Pending+held, 0
-		c.HeadStatus.String = string(outbox.Pending)
+		c.HeadStatus.String = string(event.Pending)
 		if counted {
 			if err := q.recordCrash(t, c, w, now); err != nil {
 				return err
@@ -65,7 +65,7 @@ where campaign_id = $1
   and lease_owner = $2
   and lease_epoch = $3`
 
-// Renew extends the leases of a long wave. It returns outbox.ErrLeaseLost when one of them is
+// Renew extends the leases of a long wave. It returns event.ErrLeaseLost when one of them is
 // no longer held; the others are still extended.
 func (q *Queue) Renew(ctx context.Context, w Worker, claims []Claim, lease time.Duration) error {
 	lost, err := q.renew(ctx, w, claims, lease)
@@ -73,7 +73,7 @@ func (q *Queue) Renew(ctx context.Context, w Worker, claims []Claim, lease time.
 		return fmt.Errorf("renew leases: %w", err)
 	}
 	if len(lost) > 0 {
-		return outbox.ErrLeaseLost
+		return event.ErrLeaseLost
 	}
 	return nil
 }

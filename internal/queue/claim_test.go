@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -42,7 +43,7 @@ func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
 	f.ClaimOne(one, 10)
 	f.Applied("empty", 1)
 	f.NoClaim(two)
-	_, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
+	_, due, err := f.UntilDue(f.Ctx, campaign.Scope{})
 	must.Hold(t, err == nil && due, "the leased campaign is due at its lease's end: %v, %v", due, err)
 	f.AppendN("ready", 1)
 	f.Claims(two, 10, "ready 1-1 under 1")
@@ -54,7 +55,7 @@ func TestClaim_failedHeadWaitsForItsTime(t *testing.T) {
 	f := own(t)
 	f.Failing("boom", "a", 2)
 	f.NoClaim(one)
-	wait, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
+	wait, due, err := f.UntilDue(f.Ctx, campaign.Scope{})
 	must.Hold(t, err == nil && due && wait == time.Second, "due in %s (%v, %v), want 1 s", wait, due, err)
 	f.Clock.Advance(time.Second - time.Microsecond)
 	f.NoClaim(one)
@@ -157,7 +158,7 @@ func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
 }
 
 // mustHoldInline fails unless the request path gets no claim for this reason.
-func (f *fixture) mustHoldInline(w queue.Worker, campaign string, want outbox.Blocker) {
+func (f *fixture) mustHoldInline(w queue.Worker, campaign string, want campaign.Blocker) {
 	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, queue.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(f.TB, err == nil && hold == want, "the request path claimed %+v: %s, %v; want %s", c, hold, err, want)
 }
@@ -170,18 +171,18 @@ func (f *fixture) claimsInline(w queue.Worker, campaign, want string) queue.Clai
 }
 
 func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
-	f := own(t, storetest.InMode(outbox.ModeInline))
+	f := own(t, storetest.InMode(campaign.ModeInline))
 	f.AppendN("a", 2)
 	c := f.claimsInline(one, "a", "a 1-2 under 1, bare")
-	f.mustHoldInline(two, "a", outbox.BlockerLease)
+	f.mustHoldInline(two, "a", campaign.BlockerLease)
 	f.Sound()
 	must.Equal(t, f.Works(one, c, 2), queue.Settled{Applied: 2}, "settled")
 	f.Is("a", "applied 2 of 2")
-	f.Unchanged(func() { f.mustHoldInline(one, "a", outbox.BlockerEmpty) })
+	f.Unchanged(func() { f.mustHoldInline(one, "a", campaign.BlockerEmpty) })
 	_, _, err := f.ClaimInline(f.Ctx, one, "b", queue.ClaimLimits{Rows: 10, Lease: lease})
-	refused(t, err, outbox.ErrNotFound, `"b"`)
+	refused(t, err, event.ErrNotFound, `"b"`)
 	f.MustPause("a")
-	f.mustHoldInline(one, "a", outbox.BlockerEmpty)
+	f.mustHoldInline(one, "a", campaign.BlockerEmpty)
 	f.Sound()
 }
 
@@ -200,13 +201,13 @@ func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.
 		must.Equal(t, f.MustSettle(one, queue.Result{Claim: died, Applied: 2}).Fenced, 1, "the one that was taken over settled")
 		f.MustSettle(two, queue.Result{Claim: c, Applied: 2})
 		f.Sound()
-	}, storetest.InMode(outbox.ModeInline))
+	}, storetest.InMode(campaign.ModeInline))
 }
 
 func TestClaimInline_keepsWorkersOffRowsOfAnEarlierMode(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 2)
-	inline := f.beside(storetest.InMode(outbox.ModeInline))
+	inline := f.beside(storetest.InMode(campaign.ModeInline))
 	inline.AppendN("a", 1)
 	c := inline.claimsInline(one, "a", "a 1-3 under 1")
 	f.NoClaim(two)
@@ -217,7 +218,7 @@ func TestClaimInline_keepsWorkersOffRowsOfAnEarlierMode(t *testing.T) {
 }
 
 func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
-	f := own(t, storetest.InMode(outbox.ModeInline), storetest.MaxAttempts(2))
+	f := own(t, storetest.InMode(campaign.ModeInline), storetest.MaxAttempts(2))
 	f.AppendN("a", 4)
 	c := f.MustClaimInline(one, "a")
 	f.AppendN("a", 1) // for its own request to apply
@@ -227,7 +228,7 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 	must.Hold(t, r.Row.AttemptCount == 1 && r.Row.LastError == "no seat" && len(r.Attempts) == 1, "the row is %+v", r)
 	f.AppendN("a", 1)
 	_, _, err := f.ClaimInline(f.Ctx, one, "a", queue.ClaimLimits{Rows: 10, Lease: lease})
-	refused(t, err, outbox.ErrNotYet, "the event is appended but not yet applied", "Event 2 failed and will be retried in 1 s")
+	refused(t, err, event.ErrNotYet, "the event is appended but not yet applied", "Event 2 failed and will be retried in 1 s")
 	f.Sound()
 	f.Clock.Advance(time.Minute)
 	f.Claims(two, 10, "a 2-6 under 2, after 1")
@@ -245,12 +246,12 @@ func TestEnqueueMissing_besideAnybody(t *testing.T) {
 			must.OK(t, f.EnqueueMissing(f.Ctx, "a"))
 		}
 		c := f.MustCampaign("a")
-		must.Hold(t, c.Counts == (outbox.Counts{Pending: 3}) && c.HeadSeq == 1, "campaign is %+v, want 3 rows", c)
+		must.Hold(t, c.Counts == (campaign.Counts{Pending: 3}) && c.HeadSeq == 1, "campaign is %+v, want 3 rows", c)
 		f.Sound()
 		end()
 		f.DrainsSoundly()
 		f.Unchanged(func() { must.OK(t, f.EnqueueMissing(f.Ctx, "unknown")); must.OK(t, f.EnqueueMissing(f.Ctx, "a")) })
-	}, storetest.InMode(outbox.ModeInline))
+	}, storetest.InMode(campaign.ModeInline))
 }
 
 var run = enginetest.RunHolder
@@ -364,22 +365,22 @@ func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
 	lost := f.HoldsRun(7, "host-1")
 	next := f.HoldsRun(7, "host-2")
 	wantLost(t, storetest.No(f.Runs.ClaimCampaigns(f.Ctx, lost, run, []string{"a"}, lease)))
-	claims, err := f.Runs.ClaimCampaigns(f.Ctx, next, queue.Worker{ID: outbox.RunOwner(7, "host-2")}, []string{"a"}, lease)
+	claims, err := f.Runs.ClaimCampaigns(f.Ctx, next, queue.Worker{ID: campaign.RunOwner(7, "host-2")}, []string{"a"}, lease)
 	must.Hold(t, err == nil && len(claims) == 1 && claims[0].Epoch > 101, "claimed %+v, %v", claims, err)
 }
 
 func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	f := own(t, storetest.Impatient)
 	f.AppendN("a b", 1)
-	other := queue.Worker{ID: outbox.RunOwner(8, "host-1"), Build: "v1"}
+	other := queue.Worker{ID: campaign.RunOwner(8, "host-1"), Build: "v1"}
 	held, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(8, "host-1"), other, []string{"a"}, lease)
 	must.Need(t, err == nil && len(held) == 1, "claimed %+v, %v", held, err)
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, []string{"a", "b"}, lease)
 	must.Hold(t, err == nil && len(claims) == 1 && claims[0].CampaignID == "b", "claimed %+v, %v; want b alone", claims, err)
 	must.Equal(t, len(must.Get(f.RenewForRun(f.Ctx, other, held, lease)).Or(t)), 0, "the other run lost")
-	why := f.MustCampaign("a").Why(f.Clock.Now(), outbox.Surroundings{})
+	why := f.MustCampaign("a").Why(f.Clock.Now(), campaign.Surroundings{})
 	must.Hold(t, strings.Contains(why, "run 8 of host-1"), "the campaign waits because: %s", why)
-	refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), outbox.ErrConflict, "run 8 of host-1 is working on")
+	refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), event.ErrConflict, "run 8 of host-1 is working on")
 }
 
 func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
@@ -398,7 +399,7 @@ func TestRunClaims_thatAreLostAreNamed(t *testing.T) {
 }
 
 func TestReleaseForRun_leavesACampaignAsTheProjectionsAreNow(t *testing.T) {
-	f := own(t, storetest.InMode(outbox.ModeInline)) // a run that fenced a request off leaves its events to the workers
+	f := own(t, storetest.InMode(campaign.ModeInline)) // a run that fenced a request off leaves its events to the workers
 	f.AppendN("a", 3)
 	f.ReleaseFromRun(f.ClaimedForRun("a")...)
 	f.Is("a", "applied 0 of 3, head 1 pending, 3 pending")

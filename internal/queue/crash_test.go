@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -38,7 +39,7 @@ func TestCrashes_afterTwoRowsAreTriedSinglyAndCountedBeforehand(t *testing.T) {
 	f.RowIs("a", 2, "dead after 3, due in 0s")
 	f.Is("a", "applied 1 of 5, head 2 dead, 3 pending, 1 dead")
 	d := f.MustRow("a", 2)
-	slices.SortFunc(d.Attempts, func(a, b outbox.Attempt) int { return cmp.Compare(a.Attempt, b.Attempt) })
+	slices.SortFunc(d.Attempts, func(a, b campaign.Attempt) int { return cmp.Compare(a.Attempt, b.Attempt) })
 	must.Hold(t, len(d.Attempts) == 3 && d.Attempts[2].Attempt == 3 && strings.Contains(d.Attempts[2].Error, two.ID) && strings.Contains(d.Row.LastError, "died"), "the history is %+v", d.Attempts)
 	f.Sound()
 }
@@ -51,7 +52,7 @@ func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
 	for i := range 5 {
 		f.AppendN(fmt.Sprint("innocent-", i), 2)
 	}
-	for deaths := 0; f.MustCampaign("culprit").HeadStatus != outbox.Dead; {
+	for deaths := 0; f.MustCampaign("culprit").HeadStatus != event.Dead; {
 		must.Need(t, deaths <= 5, "the culprit is not dead after %d deaths: %+v", deaths, f.MustCampaign("culprit"))
 		claims := f.MustClaim(one, 1000)
 		dies := slices.ContainsFunc(claims, func(c queue.Claim) bool { return c.CampaignID == "culprit" })

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -51,7 +52,7 @@ func (f *fixture) beside(change ...func(*store.Options)) *fixture {
 func (f *fixture) must(_ any, err error) { must.OK(f.TB, err) }
 
 func wantLost(tb testing.TB, err error) {
-	must.Hold(tb, errors.Is(err, outbox.ErrLeaseLost), "got error %v, want a lost lease", err)
+	must.Hold(tb, errors.Is(err, event.ErrLeaseLost), "got error %v, want a lost lease", err)
 }
 
 func TestClaim_takesWhatTheWorkerServesAlone(t *testing.T) {
@@ -93,7 +94,7 @@ func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 }
 
 func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
-	f := own(t, storetest.InMode(outbox.ModeShadow))
+	f := own(t, storetest.InMode(campaign.ModeShadow))
 	f.AppendN("a", 3)
 	f.Halted("b", 1)
 	for _, r := range []queue.Rehearsal{
@@ -105,7 +106,7 @@ func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
 	}
 	for seq := int64(1); seq <= 3; seq++ {
 		got := f.MustRow("a", seq).Rehearsal
-		must.Hold(t, got != nil && *got == (outbox.Rehearsal{At: f.Clock.Now()}), "the rehearsal of event %d is %+v", seq, got)
+		must.Hold(t, got != nil && *got == (campaign.Rehearsal{At: f.Clock.Now()}), "the rehearsal of event %d is %+v", seq, got)
 	}
 	waiting, err := f.OutstandingCampaigns(f.Ctx, "", 10)
 	must.Hold(t, err == nil && len(waiting) == 1 && waiting[0] == (queue.Outstanding{CampaignID: "a", HighWaterSeq: 3}), "outstanding are %+v, %v", waiting, err)

@@ -8,7 +8,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -18,22 +20,22 @@ import (
 // removes rows of events that are applied already.
 //
 // It waits briefly for a running wave of the campaign; when that takes longer it is an
-// outbox.ErrConflict that names the worker.
-func (q *Queue) ReplayCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Repaired, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionReplay, CampaignID: id}
-	replay := func(t *store.Tx, now int64) (outbox.Repaired, error) {
+// event.ErrConflict that names the worker.
+func (q *Queue) ReplayCampaign(ctx context.Context, o operator.Command, id string) (campaign.Repaired, error) {
+	a := &store.Change{Command: o, Action: operator.ActionReplay, CampaignID: id}
+	replay := func(t *store.Tx, now int64) (campaign.Repaired, error) {
 		c, err := q.campaignForChange(t, a, now)
 		if err != nil {
-			return outbox.Repaired{}, err
+			return campaign.Repaired{}, err
 		}
 		if err := free(c, now); err != nil {
-			return outbox.Repaired{}, err
+			return campaign.Repaired{}, err
 		}
 		result, err := q.RepairCampaign(t, c, now)
 		a.After = result
 		return result, err
 	}
-	repaired, err := WhenFree(ctx, q, func() (outbox.Repaired, error) { return store.Perform(ctx, q.Store, a, replay) })
+	repaired, err := WhenFree(ctx, q, func() (campaign.Repaired, error) { return store.Perform(ctx, q.Store, a, replay) })
 	return repaired, q.Refused(ctx, a, err)
 }
 
@@ -42,11 +44,11 @@ func free(c *store.CampaignRow, now int64) error {
 	if c.LeaseOwner == "" || c.LeaseExpiry <= now {
 		return nil
 	}
-	refusal := outbox.Conflict("worker %s is applying events of campaign %q; try again in a moment", c.LeaseOwner, c.ID)
-	if outbox.IsRun(c.LeaseOwner) {
-		refusal = outbox.Conflict("%s is working on campaign %q; try again in a moment", c.LeaseOwner, c.ID)
+	refusal := event.Conflict("worker %s is applying events of campaign %q; try again in a moment", c.LeaseOwner, c.ID)
+	if campaign.IsRun(c.LeaseOwner) {
+		refusal = event.Conflict("%s is working on campaign %q; try again in a moment", c.LeaseOwner, c.ID)
 	}
-	refusal.Err = fmt.Errorf("%w: %w", outbox.ErrConflict, store.ErrHeld)
+	refusal.Err = fmt.Errorf("%w: %w", event.ErrConflict, store.ErrHeld)
 	return refusal
 }
 
@@ -77,7 +79,7 @@ func WhenFree[R any](ctx context.Context, q *Queue, try func() (R, error)) (R, e
 // Found is a campaign that did not match its rows or its watermark, and the repair.
 type Found struct {
 	CampaignID string
-	Repaired   outbox.Repaired
+	Repaired   campaign.Repaired
 	// Drifted is true unless a dead worker or a wrong clock explains the mismatch.
 	Drifted bool
 	// Mistimed is true when a lease or wait was longer than the settings allow, because a clock was
@@ -86,7 +88,7 @@ type Found struct {
 }
 
 // ReconcileCampaign is Reconcile for one campaign.
-func (q *Queue) ReconcileCampaign(ctx context.Context, id string) (outbox.Repaired, error) {
+func (q *Queue) ReconcileCampaign(ctx context.Context, id string) (campaign.Repaired, error) {
 	f, err := q.RepairFree(ctx, id)
 	if errors.Is(err, store.ErrHeld) {
 		err = nil // its worker will settle it
@@ -127,8 +129,8 @@ func (q *Queue) RepairFree(ctx context.Context, id string) (f Found, err error) 
 
 // leftBehind reports whether the repaired state is what a dying process leaves: a lease, inline
 // events, or rows of events that it applied and did not settle.
-func (q *Queue) leftBehind(before store.CampaignRow, r outbox.Repaired) bool {
-	arriving := q.Mode() == outbox.ModeInline && before.Bare()
+func (q *Queue) leftBehind(before store.CampaignRow, r campaign.Repaired) bool {
+	arriving := q.Mode() == campaign.ModeInline && before.Bare()
 	unsettled := before.Crashes > 0 && r.Removed > 0 && r.Inserted == 0 && r.Diverged == 0
 	return before.LeaseOwner != "" || arriving || unsettled
 }
@@ -138,7 +140,7 @@ func (q *Queue) leftBehind(before store.CampaignRow, r outbox.Repaired) bool {
 func (q *Queue) Overdrawn(c *store.CampaignRow, now int64) (lease, wait bool) {
 	now += store.ClockTolerance
 	return c.LeaseOwner != "" && c.LeaseExpiry > now+q.Lease().Microseconds(),
-		outbox.Status(c.HeadStatus.String) == outbox.Failed && c.HeadNext.Int64 > now+q.Retry().Longest().Microseconds()
+		event.Status(c.HeadStatus.String) == event.Failed && c.HeadNext.Int64 > now+q.Retry().Longest().Microseconds()
 }
 
 const waitRow = `
@@ -198,8 +200,8 @@ where campaign_id = $1
 // RepairCampaign makes rows and counts match the watermark of a campaign without a lease: the
 // watermark cannot move while this transaction prevents every claim. An expired lease is ended
 // first, in both databases, so that its holder cannot change anything if it wakes.
-func (q *Queue) RepairCampaign(t *store.Tx, c *store.CampaignRow, now int64) (outbox.Repaired, error) {
-	var r outbox.Repaired
+func (q *Queue) RepairCampaign(t *store.Tx, c *store.CampaignRow, now int64) (campaign.Repaired, error) {
+	var r campaign.Repaired
 	before := *c
 	if c.LeaseOwner != "" || c.Counts.Processing > 0 {
 		if err := q.endLease(t, c, now); err != nil {
@@ -216,7 +218,7 @@ func (q *Queue) RepairCampaign(t *store.Tx, c *store.CampaignRow, now int64) (ou
 		r, err = q.repairRows(t, c, w, now)
 	} else {
 		if c.Diverged == "" {
-			r = outbox.Repaired{Campaigns: 1, Diverged: 1}
+			r = campaign.Repaired{Campaigns: 1, Diverged: 1}
 		}
 		err = recountWithHead(t, c)
 	}
@@ -295,7 +297,7 @@ func dropLease(t *store.Tx, c *store.CampaignRow, now int64) error {
 	return sqldb.Wrapf(err, "end the lease of campaign %q", c.ID)
 }
 
-func (q *Queue) repairRows(t *store.Tx, c *store.CampaignRow, w readmodel.Watermark, now int64) (r outbox.Repaired, err error) {
+func (q *Queue) repairRows(t *store.Tx, c *store.CampaignRow, w readmodel.Watermark, now int64) (r campaign.Repaired, err error) {
 	if r.Removed, err = t.Exec(deleteStaleRows, c.ID, w.AppliedSeq); err != nil {
 		return r, fmt.Errorf("remove applied rows of campaign %q: %w", c.ID, err)
 	}

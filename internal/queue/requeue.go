@@ -6,7 +6,9 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -20,7 +22,7 @@ where campaign_id = $1
 
 // Frozen identifies a dead row in a past state.
 type Frozen struct {
-	outbox.RowKey
+	event.RowKey
 	Updated  int64 // microseconds
 	Attempts int64
 }
@@ -33,46 +35,46 @@ const requeueFrozen = requeueRow + `
 // was; done becomes 1, or 0 when it has changed. The caller updates the campaign's row; see
 // store.CampaignRow.Requeued.
 func RequeueFrozen(b *sqldb.Batch, done *int64, was Frozen, now int64) {
-	b.Exec(sqldb.Into(done), requeueFrozen, was.CampaignID, was.Seq, now, string(outbox.Dead), was.Updated, was.Attempts)
+	b.Exec(sqldb.Into(done), requeueFrozen, was.CampaignID, was.Seq, now, string(event.Dead), was.Updated, was.Attempts)
 }
 
 // RequeueRow sets one dead row back to pending with no attempts, due now. A row in another
-// status, or not in the expected state, is outbox.ErrConflict; a missing one
-// outbox.ErrNotFound. Of two concurrent callers one succeeds.
-func (q *Queue) RequeueRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionRequeue, CampaignID: campaign, Seq: seq}
-	return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row outbox.Row, now int64) error {
+// status, or not in the expected state, is event.ErrConflict; a missing one
+// event.ErrNotFound. Of two concurrent callers one succeeds.
+func (q *Queue) RequeueRow(ctx context.Context, o operator.Command, campaignID string, seq int64) (campaign.Row, error) {
+	a := &store.Change{Command: o, Action: operator.ActionRequeue, CampaignID: campaignID, Seq: seq}
+	return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row campaign.Row, now int64) error {
 		if !row.Requeueable() {
-			return outbox.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
+			return event.Conflict("campaign %q seq %d is %s, not dead; only dead rows can be requeued%s", campaignID, seq, row.Status, t.LastAction(campaignID, seq, now))
 		}
 		if err := q.Require(o, row.BlockedBehind); err != nil {
 			return err
 		}
-		if _, err := requeue(t, c, outbox.Dead, seq, now); err != nil {
+		if _, err := requeue(t, c, event.Dead, seq, now); err != nil {
 			return err
 		}
 		return t.SaveFromHead(c, now)
 	})
 }
 
-// rowForChange reads a row and its campaign; a missing row is outbox.ErrNotFound.
-func rowForChange(t *store.Tx, campaign string, seq, now int64) (*store.CampaignRow, outbox.Row, error) {
-	c, err := t.ExistingCampaign(campaign)
+// rowForChange reads a row and its campaign; a missing row is event.ErrNotFound.
+func rowForChange(t *store.Tx, campaignID string, seq, now int64) (*store.CampaignRow, campaign.Row, error) {
+	c, err := t.ExistingCampaign(campaignID)
 	if err != nil {
-		return nil, outbox.Row{}, err
+		return nil, campaign.Row{}, err
 	}
-	row, found, err := t.Row(campaign, seq)
+	row, found, err := t.Row(campaignID, seq)
 	if err != nil {
 		return nil, row, err
 	}
 	if !found {
 		if seq >= 1 && seq <= c.Applied {
-			return nil, row, outbox.NotFound("campaign %q seq %d has no row: it is already applied, or was skipped%s", campaign, seq, t.LastAction(campaign, seq, now))
+			return nil, row, event.NotFound("campaign %q seq %d has no row: it is already applied, or was skipped%s", campaignID, seq, t.LastAction(campaignID, seq, now))
 		}
 		if seq >= 1 && seq <= c.HighWater {
-			return nil, row, outbox.NotFound("campaign %q seq %d is not applied but has no row; replay the campaign to enqueue it", campaign, seq)
+			return nil, row, event.NotFound("campaign %q seq %d is not applied but has no row; replay the campaign to enqueue it", campaignID, seq)
 		}
-		return nil, row, t.MissingEvent(campaign, seq)
+		return nil, row, t.MissingEvent(campaignID, seq)
 	}
 	describeHead(&row, c)
 	return c, row, nil
@@ -80,8 +82,8 @@ func rowForChange(t *store.Tx, campaign string, seq, now int64) (*store.Campaign
 
 // changeRow is an action on one row in the state that the operator expects. The audit record
 // has the row's state before and after.
-func (q *Queue) changeRow(ctx context.Context, a *store.Change, change func(*store.Tx, *store.CampaignRow, outbox.Row, int64) error) (outbox.Row, error) {
-	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Row, error) {
+func (q *Queue) changeRow(ctx context.Context, a *store.Change, change func(*store.Tx, *store.CampaignRow, campaign.Row, int64) error) (campaign.Row, error) {
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (campaign.Row, error) {
 		c, row, err := rowForChange(t, a.CampaignID, a.Seq, now)
 		if err == nil {
 			err = t.Expect(a.Command, row, c, now)
@@ -114,18 +116,18 @@ func (q *Queue) campaignForChange(t *store.Tx, a *store.Change, now int64) (*sto
 
 // rowState is the part of a row that an audit record keeps.
 type rowState struct {
-	Status   outbox.Status `json:"status"`
-	Attempts int           `json:"attempt_count"`
-	Due      string        `json:"next_attempt_at,omitempty"`
+	Status   event.Status `json:"status"`
+	Attempts int          `json:"attempt_count"`
+	Due      string       `json:"next_attempt_at,omitempty"`
 }
 
-func stateOf(r outbox.Row) rowState {
+func stateOf(r campaign.Row) rowState {
 	return rowState{Status: r.Status, Attempts: r.AttemptCount, Due: r.NextAttemptAt.Format("2006-01-02T15:04:05.999999Z07:00")}
 }
 
 // requeue makes a row pending with no attempts. It returns false when its status is no longer
 // from.
-func requeue(t *store.Tx, c *store.CampaignRow, from outbox.Status, seq, now int64) (bool, error) {
+func requeue(t *store.Tx, c *store.CampaignRow, from event.Status, seq, now int64) (bool, error) {
 	n, err := t.Exec(requeueRow, c.ID, seq, now, string(from))
 	if err != nil {
 		return false, fmt.Errorf("requeue campaign %q seq %d: %w", c.ID, seq, err)
@@ -136,12 +138,12 @@ func requeue(t *store.Tx, c *store.CampaignRow, from outbox.Status, seq, now int
 
 // RequeueDead requeues the dead rows that match f, in order of next attempt, then seq, in one
 // transaction.
-func (q *Queue) RequeueDead(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Requeued, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
-	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Requeued, error) {
-		var result outbox.Requeued
+func (q *Queue) RequeueDead(ctx context.Context, o operator.Command, f campaign.RequeueFilter) (campaign.Requeued, error) {
+	a := &store.Change{Command: o, Action: operator.ActionRequeueMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (campaign.Requeued, error) {
+		var result campaign.Requeued
 		campaigns, err := changeChosen(t, a, selectDead, f, func(c *store.CampaignRow, seq int64) (bool, error) {
-			done, err := requeue(t, c, outbox.Dead, seq, now)
+			done, err := requeue(t, c, event.Dead, seq, now)
 			if done { // not already by another caller
 				result.Requeued++
 			}
@@ -152,17 +154,17 @@ func (q *Queue) RequeueDead(ctx context.Context, o outbox.Command, f outbox.Requ
 			return done, err
 		})
 		if err != nil {
-			return outbox.Requeued{}, err
+			return campaign.Requeued{}, err
 		}
 		if err := q.RequireReason(o, result.Released); err != nil {
-			return outbox.Requeued{}, err
+			return campaign.Requeued{}, err
 		}
-		if err := a.Action.Confirm(o.Confirm, outbox.Reach{Rows: result.Requeued, Released: result.Released}); err != nil {
-			return outbox.Requeued{}, err
+		if err := a.Action.Confirm(o.Confirm, operator.Reach{Rows: result.Requeued, Released: result.Released}); err != nil {
+			return campaign.Requeued{}, err
 		}
 		for _, c := range campaigns {
 			if err := t.SaveFromHead(c, now); err != nil {
-				return outbox.Requeued{}, err
+				return campaign.Requeued{}, err
 			}
 		}
 		a.After = result
@@ -194,11 +196,11 @@ limit $3`
 )
 
 // Selected reads the rows that a filter selects, by a query that ends with SelectedBy. The
-// number is the filter's limit, or byDefault. A limit above most is outbox.ErrInvalid, an
-// unknown campaign outbox.ErrNotFound.
-func Selected(t *store.Tx, scan func(sqldb.Row) error, query string, f outbox.RequeueFilter, most, byDefault int) error {
+// number is the filter's limit, or byDefault. A limit above most is event.ErrInvalid, an
+// unknown campaign event.ErrNotFound.
+func Selected(t *store.Tx, scan func(sqldb.Row) error, query string, f campaign.RequeueFilter, most, byDefault int) error {
 	if f.Limit < 0 || f.Limit > most {
-		return outbox.Invalid("limit", "limit must lie between 1 and %d", most)
+		return event.Invalid("limit", "limit must lie between 1 and %d", most)
 	}
 	if f.CampaignID != "" {
 		if _, err := t.ExistingCampaign(f.CampaignID); err != nil {
@@ -209,15 +211,15 @@ func Selected(t *store.Tx, scan func(sqldb.Row) error, query string, f outbox.Re
 }
 
 // changeChosen changes the rows that a filter selects; change reports whether it did. It returns their campaigns.
-func changeChosen(t *store.Tx, a *store.Change, query string, f outbox.RequeueFilter, change func(c *store.CampaignRow, seq int64) (bool, error)) (map[string]*store.CampaignRow, error) {
-	var rows []outbox.RowKey
+func changeChosen(t *store.Tx, a *store.Change, query string, f campaign.RequeueFilter, change func(c *store.CampaignRow, seq int64) (bool, error)) (map[string]*store.CampaignRow, error) {
+	var rows []event.RowKey
 	var ids []string
 	err := Selected(t, func(row sqldb.Row) error {
-		var k outbox.RowKey
+		var k event.RowKey
 		err := row.Scan(&k.CampaignID, &k.Seq)
 		rows, ids = append(rows, k), append(ids, k.CampaignID)
 		return err
-	}, query, f, outbox.MaxRequeue, outbox.DefaultRequeue)
+	}, query, f, event.MaxRequeue, event.DefaultRequeue)
 	if err != nil {
 		return nil, err
 	}
@@ -239,12 +241,12 @@ func changeChosen(t *store.Tx, a *store.Change, query string, f outbox.RequeueFi
 }
 
 // RetryRow makes a failed head due now and keeps its attempts. It needs no confirmation phrase,
-// since the row would be retried anyway. A row that is not a failed head is outbox.ErrConflict.
-func (q *Queue) RetryRow(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionRetry, CampaignID: campaign, Seq: seq}
-	return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row outbox.Row, now int64) error {
+// since the row would be retried anyway. A row that is not a failed head is event.ErrConflict.
+func (q *Queue) RetryRow(ctx context.Context, o operator.Command, campaignID string, seq int64) (campaign.Row, error) {
+	a := &store.Change{Command: o, Action: operator.ActionRetry, CampaignID: campaignID, Seq: seq}
+	return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row campaign.Row, now int64) error {
 		if !row.Retryable() {
-			return outbox.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaign, seq, row.Status, t.LastAction(campaign, seq, now))
+			return event.Conflict("campaign %q seq %d is %s; only a failed head can be retried%s", campaignID, seq, row.Status, t.LastAction(campaignID, seq, now))
 		}
 		if err := q.Require(o, 0); err != nil {
 			return err
@@ -277,10 +279,10 @@ func retryHead(t *store.Tx, c *store.CampaignRow, now int64) (bool, error) {
 
 // RetryFailed makes the failed heads that match f due now, in order of next attempt, in one
 // transaction. Their attempts are kept.
-func (q *Queue) RetryFailed(ctx context.Context, o outbox.Command, f outbox.RequeueFilter) (outbox.Retried, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
-	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Retried, error) {
-		var result outbox.Retried
+func (q *Queue) RetryFailed(ctx context.Context, o operator.Command, f campaign.RequeueFilter) (campaign.Retried, error) {
+	a := &store.Change{Command: o, Action: operator.ActionRetryMany, CampaignID: f.CampaignID, Before: f, Asked: f}
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (campaign.Retried, error) {
+		var result campaign.Retried
 		if err := q.Require(o, 0); err != nil {
 			return result, err
 		}
@@ -300,11 +302,11 @@ func (q *Queue) RetryFailed(ctx context.Context, o outbox.Command, f outbox.Requ
 }
 
 // PauseCampaign pauses a campaign: no worker claims it until it is resumed. A running wave
-// completes first. A paused campaign is outbox.ErrConflict.
-func (q *Queue) PauseCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
-	return q.setPaused(ctx, &store.Change{Command: o, Action: outbox.ActionPause, CampaignID: id}, func(t *store.Tx, c *store.CampaignRow, now int64) error {
+// completes first. A paused campaign is event.ErrConflict.
+func (q *Queue) PauseCampaign(ctx context.Context, o operator.Command, id string) (campaign.Campaign, error) {
+	return q.setPaused(ctx, &store.Change{Command: o, Action: operator.ActionPause, CampaignID: id}, func(t *store.Tx, c *store.CampaignRow, now int64) error {
 		if c.PausedAt.Valid {
-			return outbox.Conflict("campaign %q is already paused%s", id, t.LastAction(id, 0, now))
+			return event.Conflict("campaign %q is already paused%s", id, t.LastAction(id, 0, now))
 		}
 		c.PausedAt = sql.NullInt64{Int64: now, Valid: true}
 		c.PausedBy, c.PausedWhy = o.By.Name, o.Reason
@@ -312,11 +314,11 @@ func (q *Queue) PauseCampaign(ctx context.Context, o outbox.Command, id string) 
 	})
 }
 
-// ResumeCampaign resumes a paused campaign. One that is not paused is outbox.ErrConflict.
-func (q *Queue) ResumeCampaign(ctx context.Context, o outbox.Command, id string) (outbox.Campaign, error) {
-	return q.setPaused(ctx, &store.Change{Command: o, Action: outbox.ActionResume, CampaignID: id}, func(t *store.Tx, c *store.CampaignRow, now int64) error {
+// ResumeCampaign resumes a paused campaign. One that is not paused is event.ErrConflict.
+func (q *Queue) ResumeCampaign(ctx context.Context, o operator.Command, id string) (campaign.Campaign, error) {
+	return q.setPaused(ctx, &store.Change{Command: o, Action: operator.ActionResume, CampaignID: id}, func(t *store.Tx, c *store.CampaignRow, now int64) error {
 		if !c.PausedAt.Valid {
-			return outbox.Conflict("campaign %q is not paused%s", id, t.LastAction(id, 0, now))
+			return event.Conflict("campaign %q is not paused%s", id, t.LastAction(id, 0, now))
 		}
 		c.PausedAt, c.PausedBy, c.PausedWhy = sql.NullInt64{}, "", ""
 		return nil
@@ -324,15 +326,15 @@ func (q *Queue) ResumeCampaign(ctx context.Context, o outbox.Command, id string)
 }
 
 // setPaused pauses or resumes a campaign in the state that the operator expects.
-func (q *Queue) setPaused(ctx context.Context, a *store.Change, change func(*store.Tx, *store.CampaignRow, int64) error) (outbox.Campaign, error) {
-	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Campaign, error) {
+func (q *Queue) setPaused(ctx context.Context, a *store.Change, change func(*store.Tx, *store.CampaignRow, int64) error) (campaign.Campaign, error) {
+	return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (campaign.Campaign, error) {
 		c, err := q.campaignForChange(t, a, now)
 		if err != nil {
-			return outbox.Campaign{}, err
+			return campaign.Campaign{}, err
 		}
 		a.Before = map[string]bool{"paused": c.PausedAt.Valid}
 		if err := change(t, c, now); err != nil {
-			return outbox.Campaign{}, err
+			return campaign.Campaign{}, err
 		}
 		a.After = map[string]bool{"paused": c.PausedAt.Valid}
 		c.Schedule(now)

@@ -5,12 +5,14 @@ import (
 	"iter"
 	"math"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-func describeHead(r *outbox.Row, c *store.CampaignRow) {
+func describeHead(r *campaign.Row, c *store.CampaignRow) {
 	r.IsHead = c.Head.Valid && c.Head.Int64 == r.Seq
 	if r.IsHead {
 		r.BlockedBehind = c.Counts.Total() - 1
@@ -18,32 +20,32 @@ func describeHead(r *outbox.Row, c *store.CampaignRow) {
 }
 
 // Row reads one row with its event, its failed attempts, the actions on it and its neighbours.
-// A missing one is outbox.ErrNotFound, whose message says whether the event was applied.
-func (q *Queue) Row(ctx context.Context, campaign string, seq int64) (outbox.RowDetail, error) {
+// A missing one is event.ErrNotFound, whose message says whether the event was applied.
+func (q *Queue) Row(ctx context.Context, campaign string, seq int64) (campaign.RowDetail, error) {
 	return q.RowWithin(ctx, campaign, seq, math.MaxInt64)
 }
 
 // RowWithin is Row without those documents of the event that are longer than limit bytes.
-func (q *Queue) RowWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.RowDetail, error) {
-	return store.Reading(ctx, q.Store, "", func(t *store.Tx) (d outbox.RowDetail, err error) {
-		c, row, err := rowForChange(t, campaign, seq, q.Now())
+func (q *Queue) RowWithin(ctx context.Context, campaignID string, seq, limit int64) (campaign.RowDetail, error) {
+	return store.Reading(ctx, q.Store, "", func(t *store.Tx) (d campaign.RowDetail, err error) {
+		c, row, err := rowForChange(t, campaignID, seq, q.Now())
 		if err != nil {
 			return d, err
 		}
 		d.Row, d.Campaign = row, c.View()
-		if d.Event, d.Sizes, _, err = t.EventWithin(campaign, seq, limit); err != nil {
+		if d.Event, d.Sizes, _, err = t.EventWithin(campaignID, seq, limit); err != nil {
 			return d, err
 		}
-		if d.Attempts, err = t.Attempts(campaign, seq); err != nil {
+		if d.Attempts, err = t.Attempts(campaignID, seq); err != nil {
 			return d, err
 		}
-		if d.Rehearsal, err = rehearsal(t, campaign, seq); err != nil {
+		if d.Rehearsal, err = rehearsal(t, campaignID, seq); err != nil {
 			return d, err
 		}
 		if err := neighbours(t, &d, c); err != nil {
 			return d, err
 		}
-		acts, err := store.AuditList(outbox.AuditFilter{CampaignID: campaign, Seq: seq}).Read(t, sqldb.Place{}, 20)
+		acts, err := store.AuditList(operator.AuditFilter{CampaignID: campaignID, Seq: seq}).Read(t, sqldb.Place{}, 20)
 		d.Activity = acts.Items
 		return d, err
 	})
@@ -67,14 +69,14 @@ where campaign_id = $1
 )
 
 // neighbours reads the rows before and after a row in its campaign.
-func neighbours(t *store.Tx, d *outbox.RowDetail, c *store.CampaignRow) error {
+func neighbours(t *store.Tx, d *campaign.RowDetail, c *store.CampaignRow) error {
 	var b sqldb.Batch
 	one := func(into *int64, query string) {
 		b.Each(func(row sqldb.Row) error { return row.Scan(into) }, query, c.ID, d.Row.Seq)
 	}
 	one(&d.Previous, rowBefore)
 	one(&d.Next, rowAfter)
-	d.Queue = []outbox.Row{}
+	d.Queue = []campaign.Row{}
 	b.Each(func(row sqldb.Row) error {
 		var of store.CampaignRow
 		r, err := store.ScanRow(row, &of.Head, &of.Counts.Pending, &of.Counts.Processing, &of.Counts.Failed, &of.Counts.Dead)
@@ -88,8 +90,8 @@ func neighbours(t *store.Tx, d *outbox.RowDetail, c *store.CampaignRow) error {
 // Rows pages through rows, in either direction. Failed and dead rows are in order of next
 // attempt, all others by campaign and seq, or by f.Sort. A page scans a bounded number of rows: when few
 // match it may end early, with Partial set and a cursor to continue.
-func (q *Queue) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbox.Row], error) {
-	var page outbox.Page[outbox.Row]
+func (q *Queue) Rows(ctx context.Context, f campaign.RowFilter) (event.Page[campaign.Row], error) {
+	var page event.Page[campaign.Row]
 	l := rowList(f)
 	err := q.Journal().Read(ctx, func(t *store.Tx) (err error) {
 		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
@@ -106,7 +108,7 @@ func (q *Queue) Rows(ctx context.Context, f outbox.RowFilter) (outbox.Page[outbo
 // RowsInPages reads all rows that f selects, from its cursor on and regardless of its limit: a
 // few hundred at a time, each page in its own transaction. A page may be empty when no scanned
 // row matched. An error is the last element.
-func (q *Queue) RowsInPages(ctx context.Context, f outbox.RowFilter) iter.Seq2[[]outbox.Row, error] {
+func (q *Queue) RowsInPages(ctx context.Context, f campaign.RowFilter) iter.Seq2[[]campaign.Row, error] {
 	return sqldb.InPages(ctx, q.Journal().DB, rowList(f), f.Cursor)
 }
 
@@ -117,7 +119,7 @@ select ` + store.RowColumns + `, c.head_seq, c.pending, c.processing, c.failed, 
 from `
 
 // ScanListed reads a row of SelectListed.
-func ScanListed(rows sqldb.Row) (outbox.Row, error) {
+func ScanListed(rows sqldb.Row) (campaign.Row, error) {
 	var c store.CampaignRow
 	r, err := store.ScanRow(rows, &c.Head, &c.Counts.Pending, &c.Counts.Processing, &c.Counts.Failed, &c.Counts.Dead)
 	describeHead(&r, &c)
@@ -201,11 +203,11 @@ order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
 limit ` + limit)
 }
 
-func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
-	l := &sqldb.List[outbox.Row]{
+func rowList(f campaign.RowFilter) *sqldb.List[campaign.Row] {
+	l := &sqldb.List[campaign.Row]{
 		Name: "seq", Query: rowsAll, Scan: ScanListed, Down: f.Reverse,
 		Low: []any{"", int64(sqldb.FarPast)}, High: []any{sqldb.BeyondTexts, int64(sqldb.FarFuture)},
-		Key: func(r outbox.Row) []any { return []any{r.CampaignID, r.Seq} },
+		Key: func(r campaign.Row) []any { return []any{r.CampaignID, r.Seq} },
 	}
 	switch {
 	case f.CampaignID != "":
@@ -214,16 +216,16 @@ func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
 	case alike(f):
 		byDue(l, rowsAlike)
 		l.Args = []any{f.Fingerprint}
-	case f.Status == outbox.Dead:
+	case f.Status == event.Dead:
 		byDue(l, rowsDead)
-	case f.Status == outbox.Failed:
+	case f.Status == event.Failed:
 		byDue(l, rowsFailed)
-	case f.Status == outbox.Processing:
+	case f.Status == event.Processing:
 		l.Query = rowsProcessing
-	case f.Status == "" && f.Sort == outbox.SortAttention:
+	case f.Status == "" && f.Sort == campaign.SortAttention:
 		l.Name, l.Query = "attention", rowsByAttention
 		l.Low, l.High = []any{int64(sqldb.FarPast), "", int64(sqldb.FarPast)}, []any{int64(sqldb.FarFuture), sqldb.BeyondTexts, int64(sqldb.FarFuture)}
-		l.Key = func(r outbox.Row) []any { return []any{r.Rank(), r.CampaignID, r.Seq} }
+		l.Key = func(r campaign.Row) []any { return []any{r.Rank(), r.CampaignID, r.Seq} }
 	}
 	l.Name += sqldb.Towards(l.Down)
 	if f.Filtered() {
@@ -233,14 +235,14 @@ func rowList(f outbox.RowFilter) *sqldb.List[outbox.Row] {
 }
 
 // alike reports whether a list is of the failed or dead rows with an error.
-func alike(f outbox.RowFilter) bool {
-	return f.Fingerprint != "" && (f.Status == outbox.Dead || f.Status == outbox.Failed)
+func alike(f campaign.RowFilter) bool {
+	return f.Fingerprint != "" && (f.Status == event.Dead || f.Status == event.Failed)
 }
 
-func byDue(l *sqldb.List[outbox.Row], query sqldb.Ways) {
+func byDue(l *sqldb.List[campaign.Row], query sqldb.Ways) {
 	l.Name, l.Query = "due", query
 	l.Low, l.High = []any{int64(sqldb.FarPast), int64(sqldb.FarPast), ""}, []any{int64(sqldb.FarFuture), int64(sqldb.FarFuture), sqldb.BeyondTexts}
-	l.Key = func(r outbox.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} }
+	l.Key = func(r campaign.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} }
 }
 
 const (
@@ -283,9 +285,9 @@ from (
 // countMatching counts the rows that f selects. It leaves out lists whose total is in the
 // shared summary, and filtered lists of processing rows, which are found by walking the
 // campaigns.
-func countMatching(t *store.Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
+func countMatching(t *store.Tx, page *event.Page[campaign.Row], f campaign.RowFilter) error {
 	switch {
-	case f.OnlyStatus(), f.CampaignID == "" && f.Status == outbox.Processing:
+	case f.OnlyStatus(), f.CampaignID == "" && f.Status == event.Processing:
 		return nil
 	case f.EventType == "" && f.Fingerprint == "" && f.Q == "":
 		c, found, err := t.Campaign(f.CampaignID)
@@ -302,16 +304,16 @@ func countMatching(t *store.Tx, page *outbox.Page[outbox.Row], f outbox.RowFilte
 		query, args = countOfCampaign, append(args, f.CampaignID)
 	case alike(f):
 		query = countAlike
-	case f.Status == outbox.Dead:
+	case f.Status == event.Dead:
 		query = countDead
-	case f.Status == outbox.Failed:
+	case f.Status == event.Failed:
 		query = countFailed
 	}
 	return sqldb.CountInto(t, page, query, args...)
 }
 
 // countShown counts the rows that f selects by redacted text, which no query can do.
-func countShown(t *store.Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) error {
+func countShown(t *store.Tx, page *event.Page[campaign.Row], f campaign.RowFilter) error {
 	all, err := rowList(f).Read(t, sqldb.Place{}, sqldb.CountMost)
 	if err == nil {
 		page.TotalCapped = all.Ending != sqldb.AtEnd
@@ -321,7 +323,7 @@ func countShown(t *store.Tx, page *outbox.Page[outbox.Row], f outbox.RowFilter) 
 }
 
 // readTotal takes the total of all rows, or of one status, from the shared summary.
-func (q *Queue) readTotal(ctx context.Context, page *outbox.Page[outbox.Row], status outbox.Status) error {
+func (q *Queue) readTotal(ctx context.Context, page *event.Page[campaign.Row], status event.Status) error {
 	summary, err := q.Summary(ctx)
 	if err == nil {
 		sqldb.Exactly(page, countOf(summary.Counts, status))
@@ -329,7 +331,7 @@ func (q *Queue) readTotal(ctx context.Context, page *outbox.Page[outbox.Row], st
 	return err
 }
 
-func countOf(c outbox.Counts, status outbox.Status) int64 {
+func countOf(c campaign.Counts, status event.Status) int64 {
 	if status == "" {
 		return c.Total()
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -34,7 +34,7 @@ const (
 // count, and what it has not committed by then never happens. Unknown campaigns are left out,
 // and so are those that another run keeps; the caller tries them again later.
 //
-// The owner of the leases is w.ID, which is an outbox.RunOwner. Leases that another process
+// The owner of the leases is w.ID, which is an campaign.RunOwner. Leases that another process
 // holds for the same run are taken over at once. holds is called first, in the same
 // transaction, and returns an error when the process no longer holds the run; ClaimForRun
 // returns that error.
@@ -105,7 +105,7 @@ func (q *Queue) leaseForRun(ctx context.Context, holds func(*store.Tx) error, w 
 			if c == nil {
 				continue
 			}
-			if leasedByOther(c, w, now) && !(impatient && !outbox.IsRun(c.LeaseOwner)) {
+			if leasedByOther(c, w, now) && !(impatient && !campaign.IsRun(c.LeaseOwner)) {
 				held = append(held, id)
 				continue
 			}
@@ -125,7 +125,7 @@ func (q *Queue) leaseForRun(ctx context.Context, holds func(*store.Tx) error, w 
 // leasedByOther reports whether another owner has an unexpired lease. Another process working
 // on the same run does not count, since it was given up.
 func leasedByOther(c *store.CampaignRow, w Worker, now int64) bool {
-	return c.LeaseOwner != "" && c.LeaseOwner != w.ID && c.LeaseExpiry > now && !outbox.SameRun(c.LeaseOwner, w.ID)
+	return c.LeaseOwner != "" && c.LeaseOwner != w.ID && c.LeaseExpiry > now && !campaign.SameRun(c.LeaseOwner, w.ID)
 }
 
 // seize ends the lease of a campaign, if there is one. An expired lease counts as a crash on
@@ -267,7 +267,7 @@ order by campaign_id`
 // EndRunClaims ends the leases of a run that no process works on any more, and fences off its
 // former process.
 func (q *Queue) EndRunClaims(t *store.Tx, run, now int64) error {
-	ids, err := sqldb.All(t, sqldb.Column[string], selectRunsCampaigns, outbox.RunOwner(run, ""))
+	ids, err := sqldb.All(t, sqldb.Column[string], selectRunsCampaigns, campaign.RunOwner(run, ""))
 	if err != nil || len(ids) == 0 {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -236,7 +236,7 @@ func (q *Queue) failHead(t *store.Tx, h *settling, seq int64, w Worker, now int6
 	*c.Count(before)--
 	*c.Count(c.HeadStatus.String)++
 	settled.Failed++
-	if c.HeadStatus.String == string(outbox.Dead) {
+	if c.HeadStatus.String == string(event.Dead) {
 		settled.Died++
 		settled.Dead = append(settled.Dead, DeadEvent{c.ID, seq, *h.Failure})
 	}
@@ -341,7 +341,7 @@ func (q *Queue) recordFailure(t *store.Tx, f failed, now int64) error {
 	if !f.Untried {
 		delay = q.Retry().Delay(own)
 	}
-	status, ended := outbox.Failed, store.AttemptFailed
+	status, ended := event.Failed, store.AttemptFailed
 	next := now + delay.Microseconds()
 	dies := f.Last(own, q.Retry())
 	if !dies && !f.SetAside {
@@ -350,7 +350,7 @@ func (q *Queue) recordFailure(t *store.Tx, f failed, now int64) error {
 		}
 	}
 	if dies && !f.SetAside {
-		status, ended, next = outbox.Dead, store.AttemptDied, now
+		status, ended, next = event.Dead, store.AttemptDied, now
 	}
 	if _, err := t.Exec(failRow, c.ID, seq, string(status), attempts, next, sqldb.Clip(f.Message, store.LastErrorLimit), f.Fingerprint, now); err != nil {
 		return fmt.Errorf("record the failure of seq %d: %w", seq, err)

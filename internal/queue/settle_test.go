@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/size"
@@ -59,7 +61,7 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 	for i, delay := range []time.Duration{1, 2, 4, 8, 16, 32, 64} {
 		f.Fail("boom at 17", "a")
 		r := f.MustRow("a", 1).Row
-		must.Need(t, r.Status == outbox.Failed && r.AttemptCount == i+1 && r.NextAttemptAt == f.Clock.Now().Add(delay*time.Second) && r.LastError == "boom at 17" && r.Fingerprint == "boom at #" && r.BlockedBehind == 2 && r.EnqueuedAt == began, "after failure %d the row is %+v, want it due in %d s", i+1, r, delay)
+		must.Need(t, r.Status == event.Failed && r.AttemptCount == i+1 && r.NextAttemptAt == f.Clock.Now().Add(delay*time.Second) && r.LastError == "boom at 17" && r.Fingerprint == "boom at #" && r.BlockedBehind == 2 && r.EnqueuedAt == began, "after failure %d the row is %+v, want it due in %d s", i+1, r, delay)
 		f.Is("a", "applied 0 of 3, head 1 failed, 2 pending, 1 failed")
 		f.Clock.Advance(delay * time.Second)
 	}
@@ -69,7 +71,7 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 	must.Hold(t, len(all) == 8 && all[0].Attempt == 8 && all[0].Worker == one.ID && all[0].Build == one.Build && all[7].Attempt == 1, "the history is %+v", all)
 	f.Clock.Advance(24 * time.Hour)
 	f.NoClaim(one)
-	_, due, err := f.UntilDue(f.Ctx, outbox.Scope{})
+	_, due, err := f.UntilDue(f.Ctx, campaign.Scope{})
 	must.Hold(t, !due && err == nil, "a dead head is due by itself: %v", err)
 	f.Sound()
 }
@@ -140,12 +142,12 @@ func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
 func TestRequeueDead_besideARequeueOfOneTakesEachRowOnce(t *testing.T) {
 	f := deadRows(t)
 	other := f.beside()
-	var many outbox.Requeued
+	var many campaign.Requeued
 	var one, err error
 	f.AtOnce(f.JournalDB, storetest.EveryCampaign,
-		func() { many, err = f.RequeueDead(f.Ctx, ana(""), outbox.RequeueFilter{}) },
+		func() { many, err = f.RequeueDead(f.Ctx, ana(""), campaign.RequeueFilter{}) },
 		func() { one = storetest.No(other.RequeueRow(f.Ctx, ana(""), "d", 1)) })
-	must.Hold(t, err == nil && (one != nil || many.Requeued == 3) && (one == nil || many.Requeued == 4 && errors.Is(one, outbox.ErrConflict)), "requeued %+v together (%v), and one: %v", many, err, one)
+	must.Hold(t, err == nil && (one != nil || many.Requeued == 3) && (one == nil || many.Requeued == 4 && errors.Is(one, event.ErrConflict)), "requeued %+v together (%v), and one: %v", many, err, one)
 	f.Sound()
 }
 
@@ -216,7 +218,7 @@ func TestPostgresEndLeases_holdsNothingThatComesLaterInTheOrderOfLocks(t *testin
 	must.Equal(t, len(f.MustClaim(two, 10)), 2, "claimed")
 }
 
-func eventsOf(campaigns []string) (events []outbox.Event) {
+func eventsOf(campaigns []string) (events []event.Event) {
 	for _, id := range campaigns {
 		events = append(events, storetest.Event(id, "counted"))
 	}
@@ -236,7 +238,7 @@ func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := s.Renew(s.Ctx, one, storetest.Shuffled(claims), lease); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+			if err := s.Renew(s.Ctx, one, storetest.Shuffled(claims), lease); err != nil && !errors.Is(err, event.ErrLeaseLost) {
 				return err
 			}
 			var results []queue.Result
@@ -247,8 +249,8 @@ func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 		},
 		"end leases": func(s *fixture, _ int) error { return s.EndLeases(s.Ctx, one.ID) },
 		"pause": func(s *fixture, i int) error {
-			for _, act := range []func(context.Context, outbox.Command, string) (outbox.Campaign, error){s.PauseCampaign, s.ResumeCampaign} {
-				if _, err := act(s.Ctx, ana(""), ids[i%len(ids)]); err != nil && !errors.Is(err, outbox.ErrConflict) {
+			for _, act := range []func(context.Context, operator.Command, string) (campaign.Campaign, error){s.PauseCampaign, s.ResumeCampaign} {
+				if _, err := act(s.Ctx, ana(""), ids[i%len(ids)]); err != nil && !errors.Is(err, event.ErrConflict) {
 					return err
 				}
 			}
@@ -271,14 +273,14 @@ func TestLocks_ofWhatIsNewAreTakenInOneOrderToo(t *testing.T) {
 			return s.Apply(s.Ctx, func(tx *readmodel.ApplyTx) error { return tx.ReadAhead(few(i)) })
 		},
 		"register": func(s *fixture, i int) error {
-			types := make(map[string]outbox.Intent)
+			types := make(map[string]event.Intent)
 			for k := range 8 {
-				types[fmt.Sprint("t-", k)] = []outbox.Intent{outbox.IntentProjection, outbox.IntentAuditOnly}[i%2]
+				types[fmt.Sprint("t-", k)] = []event.Intent{event.IntentProjection, event.IntentAuditOnly}[i%2]
 			}
 			return s.RegisterEventTypes(s.Ctx, types)
 		},
 		"heartbeat": func(s *fixture, i int) error {
-			return s.Heartbeat(s.Ctx, outbox.InstanceState{ID: fmt.Sprint("i-", i%3)})
+			return s.Heartbeat(s.Ctx, campaign.InstanceState{ID: fmt.Sprint("i-", i%3)})
 		},
 	})
 	f.Drain()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -41,10 +41,10 @@ where campaign_id = $1
 
 // rehearsal reads the result of a campaign's latest rehearsal for an event; nil where the
 // rehearsal did not reach it.
-func rehearsal(t *store.Tx, campaign string, seq int64) (*outbox.Rehearsal, error) {
-	var r outbox.Rehearsal
+func rehearsal(t *store.Tx, campaignID string, seq int64) (*campaign.Rehearsal, error) {
+	var r campaign.Rehearsal
 	var failed int64
-	found, err := t.One([]any{sqldb.ScanTime(&r.At), &r.Error, &r.Fingerprint, &failed}, selectRehearsal, campaign, seq)
+	found, err := t.One([]any{sqldb.ScanTime(&r.At), &r.Error, &r.Fingerprint, &failed}, selectRehearsal, campaignID, seq)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -6,7 +6,9 @@ import (
 	"math"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -18,18 +20,18 @@ values ($1, $2, $3, $4, $5, $6, $7)`
 
 // SkipEvent lets the watermark of a campaign advance past its head, which has failed or is
 // dead, without ever applying it. It requires a reason and the confirmation phrase of
-// ActionSkip; without them it is outbox.ErrInvalid. Any other row, or one not in the expected
-// state, is outbox.ErrConflict; a missing one is outbox.ErrNotFound.
+// ActionSkip; without them it is event.ErrInvalid. Any other row, or one not in the expected
+// state, is event.ErrConflict; a missing one is event.ErrNotFound.
 //
 // The skip is committed to the journal before the row can be claimed again, and a worker that
 // claimed it before is fenced off first, so that no worker unaware of the skip can apply the
 // event while the skip is active. When the journal does not commit, only the fence is higher
 // than before, which the next claims exceed.
-func (q *Queue) SkipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Row, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionSkip, CampaignID: campaign, Seq: seq}
-	row, err := WhenFree(ctx, q, func() (outbox.Row, error) {
-		return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row outbox.Row, now int64) error {
-			if err := confirmSkip(o, campaign, seq); err != nil {
+func (q *Queue) SkipEvent(ctx context.Context, o operator.Command, campaignID string, seq int64) (campaign.Row, error) {
+	a := &store.Change{Command: o, Action: operator.ActionSkip, CampaignID: campaignID, Seq: seq}
+	row, err := WhenFree(ctx, q, func() (campaign.Row, error) {
+		return q.changeRow(ctx, a, func(t *store.Tx, c *store.CampaignRow, row campaign.Row, now int64) error {
+			if err := confirmSkip(o, campaignID, seq); err != nil {
 				return err
 			}
 			if err := admitSkip(t, row, c, now); err != nil {
@@ -46,12 +48,12 @@ func (q *Queue) SkipEvent(ctx context.Context, o outbox.Command, campaign string
 
 // admitSkip refuses a row that does not block its campaign, and one whose event is skipped
 // already: its error prevents the watermark from advancing past the event, too.
-func admitSkip(t *store.Tx, row outbox.Row, c *store.CampaignRow, now int64) error {
+func admitSkip(t *store.Tx, row campaign.Row, c *store.CampaignRow, now int64) error {
 	skips, err := t.ActiveSkips(row.CampaignID, row.Seq, row.Seq)
 	if err != nil {
 		return err
 	}
-	var standing *outbox.Skip
+	var standing *event.Skip
 	if len(skips) > 0 {
 		standing = &skips[0]
 	}
@@ -59,21 +61,21 @@ func admitSkip(t *store.Tx, row outbox.Row, c *store.CampaignRow, now int64) err
 	case row.Skippable(standing):
 		return nil
 	case row.Skippable(nil):
-		return outbox.Conflict("event %d of campaign %q is already skipped, by %s; it is not passed over yet because: %s",
+		return event.Conflict("event %d of campaign %q is already skipped, by %s; it is not passed over yet because: %s",
 			row.Seq, row.CampaignID, standing.SkippedBy, row.LastError)
 	}
-	return outbox.Conflict("campaign %q seq %d is %s; only a failed or dead head can be skipped%s", row.CampaignID, row.Seq, placeOf(row, c), t.LastAction(row.CampaignID, row.Seq, now))
+	return event.Conflict("campaign %q seq %d is %s; only a failed or dead head can be skipped%s", row.CampaignID, row.Seq, placeOf(row, c), t.LastAction(row.CampaignID, row.Seq, now))
 }
 
-func confirmSkip(o outbox.Command, campaign string, seq int64) error {
+func confirmSkip(o operator.Command, campaign string, seq int64) error {
 	if strings.TrimSpace(o.Reason) == "" {
-		return outbox.Invalid("reason", "skipping an event requires a reason")
+		return event.Invalid("reason", "skipping an event requires a reason")
 	}
-	return outbox.ActionSkip.Confirm(o.Confirm, outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
+	return operator.ActionSkip.Confirm(o.Confirm, operator.Reach{Skipped: event.RowKey{CampaignID: campaign, Seq: seq}})
 }
 
 // placeOf describes the position and status of a row that an action cannot be applied to.
-func placeOf(row outbox.Row, c *store.CampaignRow) string {
+func placeOf(row campaign.Row, c *store.CampaignRow) string {
 	if row.IsHead {
 		return string(row.Status)
 	}
@@ -88,7 +90,7 @@ func (q *Queue) fenceForSkip(c *store.CampaignRow, seq, now int64) error {
 	}
 	err := q.raiseFence(c, func(_ *readmodel.ApplyTx, w readmodel.Watermark) error {
 		if w.AppliedSeq >= seq {
-			return outbox.Conflict("event %d of campaign %q is already applied; replay the campaign to remove its leftover row", seq, c.ID)
+			return event.Conflict("event %d of campaign %q is already applied; replay the campaign to remove its leftover row", seq, c.ID)
 		}
 		return nil
 	})
@@ -113,7 +115,7 @@ func (q *Queue) raiseFence(c *store.CampaignRow, change func(*readmodel.ApplyTx,
 	})
 }
 
-func skipRow(t *store.Tx, c *store.CampaignRow, row outbox.Row, o outbox.Command, now int64) error {
+func skipRow(t *store.Tx, c *store.CampaignRow, row campaign.Row, o operator.Command, now int64) error {
 	if _, err := t.Exec(insertSkip, c.ID, row.Seq, row.EventType, row.LastError, now, o.By.Name, o.Reason); err != nil {
 		return fmt.Errorf("skip campaign %q seq %d: %w", c.ID, row.Seq, err)
 	}
@@ -144,7 +146,7 @@ func settleSkips(t *store.Tx, held []*settling, now int64) error {
 }
 
 // UnskipEvent reverts a skip: the event is applied like any other. That is possible until a
-// later event has been applied or skipped over; after that it is outbox.ErrConflict, and so is
+// later event has been applied or skipped over; after that it is event.ErrConflict, and so is
 // an event that is not skipped or a campaign that is not in the expected state.
 //
 // When the watermark is on the event it is set back by one, and the event's mark is removed,
@@ -152,11 +154,11 @@ func settleSkips(t *store.Tx, held []*settling, now int64) error {
 // event that is still skipped: reconcile inserts its row, the worker skips over it again, and
 // the action has had no effect. In the opposite order the watermark would be on an event that
 // is not skipped and was never applied.
-func (q *Queue) UnskipEvent(ctx context.Context, o outbox.Command, campaign string, seq int64) (outbox.Skip, error) {
+func (q *Queue) UnskipEvent(ctx context.Context, o operator.Command, campaign string, seq int64) (event.Skip, error) {
 	setBack := false
-	a := &store.Change{Command: o, Action: outbox.ActionUnskip, CampaignID: campaign, Seq: seq}
-	skip, err := WhenFree(ctx, q, func() (outbox.Skip, error) {
-		return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (outbox.Skip, error) {
+	a := &store.Change{Command: o, Action: operator.ActionUnskip, CampaignID: campaign, Seq: seq}
+	skip, err := WhenFree(ctx, q, func() (event.Skip, error) {
+		return store.Perform(ctx, q.Store, a, func(t *store.Tx, now int64) (event.Skip, error) {
 			c, skip, err := skipToUndo(t, o, campaign, seq, now)
 			if err != nil {
 				return skip, err
@@ -179,23 +181,23 @@ func (q *Queue) UnskipEvent(ctx context.Context, o outbox.Command, campaign stri
 
 // skipToUndo reads the active skip of an event, in a campaign without a lease that is in the
 // expected state.
-func skipToUndo(t *store.Tx, o outbox.Command, campaign string, seq, now int64) (*store.CampaignRow, outbox.Skip, error) {
+func skipToUndo(t *store.Tx, o operator.Command, campaign string, seq, now int64) (*store.CampaignRow, event.Skip, error) {
 	c, err := t.ExistingCampaign(campaign)
 	if err != nil {
-		return nil, outbox.Skip{}, err
+		return nil, event.Skip{}, err
 	}
 	if seq < 1 || seq > c.HighWater {
-		return nil, outbox.Skip{}, t.MissingEvent(campaign, seq)
+		return nil, event.Skip{}, t.MissingEvent(campaign, seq)
 	}
 	skips, err := t.ActiveSkips(campaign, seq, seq)
 	if err != nil {
-		return nil, outbox.Skip{}, err
+		return nil, event.Skip{}, err
 	}
 	if len(skips) == 0 {
-		return nil, outbox.Skip{}, outbox.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.LastAction(campaign, seq, now))
+		return nil, event.Skip{}, event.Conflict("event %d of campaign %q is not skipped%s", seq, campaign, t.LastAction(campaign, seq, now))
 	}
 	if err := t.ExpectCampaign(o, c, now); err != nil {
-		return nil, outbox.Skip{}, err
+		return nil, event.Skip{}, err
 	}
 	return c, skips[0], free(c, now)
 }
@@ -212,7 +214,7 @@ set status = 'pending', attempt_count = 0, next_attempt_at = excluded.next_attem
 // rewindSkip sets the watermark back by one if it is on the skipped event, and inserts the
 // event's row. If the next event has failed its attempts start over, since it was tried without
 // this one. rewindSkip reports whether it set the watermark back.
-func (q *Queue) rewindSkip(t *store.Tx, c *store.CampaignRow, skip outbox.Skip, now int64) (setBack bool, err error) {
+func (q *Queue) rewindSkip(t *store.Tx, c *store.CampaignRow, skip event.Skip, now int64) (setBack bool, err error) {
 	hashes, err := chainHashes(t, c.ID, skip.Seq)
 	if err != nil {
 		return false, err
@@ -243,7 +245,7 @@ func (q *Queue) rewindSkip(t *store.Tx, c *store.CampaignRow, skip outbox.Skip, 
 	if _, err := t.Exec(giveBackRow, c.ID, skip.Seq, now); err != nil {
 		return true, fmt.Errorf("give campaign %q seq %d its row back: %w", c.ID, skip.Seq, err)
 	}
-	if head := outbox.Status(c.HeadStatus.String); head.Stuck() {
+	if head := event.Status(c.HeadStatus.String); head.Stuck() {
 		if _, err := requeue(t, c, head, c.Head.Int64, now); err != nil {
 			return true, err
 		}
@@ -262,7 +264,7 @@ func chainHashes(t *store.Tx, campaign string, seq int64) (hashes readmodel.Chai
 }
 
 // tooLate is the refusal that lists the events after the skipped one, up to the watermark.
-func tooLate(skip outbox.Skip, applied int64, skipped []outbox.Skip) error {
+func tooLate(skip event.Skip, applied int64, skipped []event.Skip) error {
 	later := int64(0)
 	for _, k := range skipped {
 		if k.Seq <= applied {
@@ -271,11 +273,11 @@ func tooLate(skip outbox.Skip, applied int64, skipped []outbox.Skip) error {
 	}
 	switch {
 	case later == applied-skip.Seq:
-		return outbox.Conflict("event %d of campaign %q, after event %d, is skipped too; un-skip it first", applied, skip.CampaignID, skip.Seq)
+		return event.Conflict("event %d of campaign %q, after event %d, is skipped too; un-skip it first", applied, skip.CampaignID, skip.Seq)
 	case applied == skip.Seq+1:
-		return outbox.Conflict("event %d of campaign %q was applied after event %d, so it can no longer be applied; append a compensating event", applied, skip.CampaignID, skip.Seq)
+		return event.Conflict("event %d of campaign %q was applied after event %d, so it can no longer be applied; append a compensating event", applied, skip.CampaignID, skip.Seq)
 	default:
-		return outbox.Conflict("events %d to %d of campaign %q were applied after event %d, so it can no longer be applied; append a compensating event", skip.Seq+1, applied, skip.CampaignID, skip.Seq)
+		return event.Conflict("events %d to %d of campaign %q were applied after event %d, so it can no longer be applied; append a compensating event", skip.Seq+1, applied, skip.CampaignID, skip.Seq)
 	}
 }
 
@@ -286,7 +288,7 @@ where campaign_id = $1
   and seq = $2
   and undone_at is null`
 
-func undo(t *store.Tx, c *store.CampaignRow, skip outbox.Skip, o outbox.Command, now int64) (outbox.Skip, error) {
+func undo(t *store.Tx, c *store.CampaignRow, skip event.Skip, o operator.Command, now int64) (event.Skip, error) {
 	n, err := t.Exec(undoSkip, c.ID, skip.Seq, now, o.By.Name, o.Reason)
 	if err != nil {
 		return skip, fmt.Errorf("take back the skip of campaign %q seq %d: %w", c.ID, skip.Seq, err)

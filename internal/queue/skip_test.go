@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -25,9 +25,9 @@ func TestSkipEvent_releasesTheHeadAndSaysSoEverywhere(t *testing.T) {
 		f.RowIs("a", 1, "pending after 0, due in 0s")
 		f.Is("a", "applied 0 of 3, head 1 pending, 3 pending, 1 skipped")
 		skips := f.SkipLedger("a")
-		want := outbox.Skip{ID: skips[0].ID, CampaignID: "a", Seq: 1, EventType: "counted", Error: "no such thing",
+		want := event.Skip{ID: skips[0].ID, CampaignID: "a", Seq: 1, EventType: "counted", Error: "no such thing",
 			SkippedAt: f.Clock.Now(), SkippedBy: "ana", Reason: "it names nobody"}
-		must.Equal(t, skips, []outbox.Skip{want}, "the ledger")
+		must.Equal(t, skips, []event.Skip{want}, "the ledger")
 		e := must.Get(f.Event(f.Ctx, "a", 1)).Or(t)
 		diff := cmp.Diff(&want, e.Skipped)
 		must.Hold(t, diff == "" && f.MustRow("a", 1).Event.Skipped != nil && f.MustRow("a", 2).Event.Skipped == nil, "the event's skip (-want +got):\n%s", diff)
@@ -41,7 +41,7 @@ func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 	f.DieAt(4, 2)
 	f.MustSkip("a", 2)
 	c := f.Claims(one, 10, "a 2-4 under 11, with skips")
-	skipped := func(events []outbox.Event) (all []int64) {
+	skipped := func(events []event.Event) (all []int64) {
 		for _, e := range events {
 			if e.Skipped != nil {
 				all = append(all, e.Seq)
@@ -70,20 +70,20 @@ func TestSkipEvent_isRefused(t *testing.T) {
 		says  string
 	}
 	storetest.Each(t, own, map[string]given{
-		"behind a dead head": {func(*fixture) {}, 2, outbox.ErrConflict, "pending and waits behind event 1"},
+		"behind a dead head": {func(*fixture) {}, 2, event.ErrConflict, "pending and waits behind event 1"},
 		"dead behind the head": {func(f *fixture) {
 			f.MustRequeue("a", 1)
 			f.Exec(`update projection_apply_outbox set status = 'dead' where seq = 2`)
 			f.Exec(`update campaigns set dead = 1, pending = 2`)
-		}, 2, outbox.ErrConflict, "dead and waits behind event 1"},
-		"of no such event":       {func(*fixture) {}, 9, outbox.ErrNotFound, "no event 9"},
-		"when it is being tried": {func(f *fixture) { f.MustRequeue("a", 1); f.MustClaim(one, 9) }, 1, outbox.ErrConflict, "is processing"},
-		"when it is applied":     {func(f *fixture) { f.MustRequeue("a", 1); f.Drain() }, 1, outbox.ErrNotFound, "is already applied"},
+		}, 2, event.ErrConflict, "dead and waits behind event 1"},
+		"of no such event":       {func(*fixture) {}, 9, event.ErrNotFound, "no event 9"},
+		"when it is being tried": {func(f *fixture) { f.MustRequeue("a", 1); f.MustClaim(one, 9) }, 1, event.ErrConflict, "is processing"},
+		"when it is applied":     {func(f *fixture) { f.MustRequeue("a", 1); f.Drain() }, 1, event.ErrNotFound, "is already applied"},
 		"when a request applies it": {func(f *fixture) {
 			f.MustRequeue("a", 1)
 			f.MustClaimInline(two, "a")
-		}, 1, outbox.ErrConflict, "is processing"},
-		"when it was applied after all": {func(f *fixture) { f.SetWatermark("a", 1, 99) }, 1, outbox.ErrConflict, "already applied"},
+		}, 1, event.ErrConflict, "is processing"},
+		"when it was applied after all": {func(f *fixture) { f.SetWatermark("a", 1, 99) }, 1, event.ErrConflict, "already applied"},
 	}, func(t *testing.T, f *fixture, c given) {
 		f.DieAt(3, 1)
 		c.scene(f)
@@ -99,8 +99,8 @@ func TestSkipEvent_needsAReasonAndItsPhrase(t *testing.T) {
 	unreasoned := storetest.ToSkip(ana(""), "a", 1)
 	unreasoned.Reason = " "
 	f.Unchanged(func() {
-		refused(t, storetest.No(f.SkipEvent(f.Ctx, unreasoned, "a", 1)), outbox.ErrInvalid, "requires a reason")
-		refused(t, storetest.No(f.SkipEvent(f.Ctx, ana("it is wrong"), "a", 1)), outbox.ErrInvalid, "never applied to any projection")
+		refused(t, storetest.No(f.SkipEvent(f.Ctx, unreasoned, "a", 1)), event.ErrInvalid, "requires a reason")
+		refused(t, storetest.No(f.SkipEvent(f.Ctx, ana("it is wrong"), "a", 1)), event.ErrInvalid, "never applied to any projection")
 	})
 }
 
@@ -131,10 +131,10 @@ func TestSkips_arePagedNewestFirst(t *testing.T) {
 		f.PassOver()
 	}
 	f.must(f.UnskipEvent(f.Ctx, ana(""), "a", 3))
-	filter := outbox.SkipFilter{CampaignID: "a", Limit: 2}
-	pages := storetest.Pager(func(cursor string) outbox.Page[string] {
+	filter := event.SkipFilter{CampaignID: "a", Limit: 2}
+	pages := storetest.Pager(func(cursor string) event.Page[string] {
 		filter.Cursor = cursor
-		return storetest.Keyed(must.Get(f.Skips(f.Ctx, filter)).Or(t), func(k outbox.Skip) string { return fmt.Sprint(k.Seq) })
+		return storetest.Keyed(must.Get(f.Skips(f.Ctx, filter)).Or(t), func(k event.Skip) string { return fmt.Sprint(k.Seq) })
 	})
 	must.Equal(t, storetest.Items(pages.All(t)), []string{"3", "2", "1"}, "skips")
 }
@@ -201,17 +201,17 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 		says  string
 	}
 	storetest.Each(t, own, map[string]given{
-		"of an event that is not skipped":   {func(*fixture) {}, 1, outbox.ErrConflict, "is not skipped"},
-		"of no such event":                  {func(*fixture) {}, 9, outbox.ErrNotFound, "no event 9"},
-		"when the next one was applied":     {func(f *fixture) { f.PassOver(); f.PassOver() }, 2, outbox.ErrConflict, `event 3 of campaign "a" was applied after event 2`},
-		"when later ones were applied":      {func(f *fixture) { f.PassOver(); f.Drain() }, 2, outbox.ErrConflict, `events 3 to 4 of campaign "a" were applied after event 2`},
-		"when the next one is skipped too":  {func(f *fixture) { f.PassOver(); f.Kill("a"); f.MustSkip("a", 3); f.PassOver() }, 2, outbox.ErrConflict, "un-skip it first"},
-		"when the projections have no mark": {func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, 2, outbox.ErrConflict, "have no record that event 2 was skipped"},
+		"of an event that is not skipped":   {func(*fixture) {}, 1, event.ErrConflict, "is not skipped"},
+		"of no such event":                  {func(*fixture) {}, 9, event.ErrNotFound, "no event 9"},
+		"when the next one was applied":     {func(f *fixture) { f.PassOver(); f.PassOver() }, 2, event.ErrConflict, `event 3 of campaign "a" was applied after event 2`},
+		"when later ones were applied":      {func(f *fixture) { f.PassOver(); f.Drain() }, 2, event.ErrConflict, `events 3 to 4 of campaign "a" were applied after event 2`},
+		"when the next one is skipped too":  {func(f *fixture) { f.PassOver(); f.Kill("a"); f.MustSkip("a", 3); f.PassOver() }, 2, event.ErrConflict, "un-skip it first"},
+		"when the projections have no mark": {func(f *fixture) { f.PassOver(); f.ExecProjections(`delete from watermark_skips`) }, 2, event.ErrConflict, "have no record that event 2 was skipped"},
 		"when they have another event": {func(f *fixture) {
 			f.PassOver()
 			f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
-		}, 2, outbox.ErrConflict, "a different event 2"},
-		"when it is being passed over": {func(f *fixture) { f.MustClaim(one, 1) }, 2, outbox.ErrConflict, "worker-1 is applying"},
+		}, 2, event.ErrConflict, "a different event 2"},
+		"when it is being passed over": {func(f *fixture) { f.MustClaim(one, 1) }, 2, event.ErrConflict, "worker-1 is applying"},
 	}, func(t *testing.T, f *fixture, c given) {
 		f.DieAt(4, 2)
 		f.MustSkip("a", 2)
@@ -250,7 +250,7 @@ func TestUnskipEvent_thatIsCutOffBetweenTheDatabasesHasNotHappened(t *testing.T)
 			_, err := f.UnskipEvent(f.Ctx, ana(""), "a", 2)
 			must.Hold(f.TB, err != nil && strings.Contains(err.Error(), "the disk is full"), "got %v", err)
 			must.Equal(f.TB, f.MustWatermark("a").AppliedSeq, 1, "the watermark")
-			must.Equal(f.TB, f.CountRows(outbox.Pending), 3, "rows")
+			must.Equal(f.TB, f.CountRows(event.Pending), 3, "rows")
 		},
 		"because the process dies": func(f *fixture) {
 			hash := storetest.Texts(f.TB, f.JournalDB, `select chain_hash from events where seq = 1`)[0]

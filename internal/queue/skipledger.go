@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -15,7 +15,7 @@ import (
 // Contradictions calls found, in order of seq, for each event that the projections and the
 // skips disagree about: one that is skipped and was applied, or one that was skipped over and
 // has no active skip.
-func Contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64, found func(seq int64, what string)) {
+func Contradictions(standing []event.Skip, marks readmodel.SkipMarks, applied int64, found func(seq int64, what string)) {
 	known := make(map[int64]int64, len(standing))
 	for _, k := range standing {
 		known[k.Seq] = k.ID
@@ -35,7 +35,7 @@ func Contradictions(standing []outbox.Skip, marks readmodel.SkipMarks, applied i
 }
 
 // Contradiction is the first contradiction; empty when there is none.
-func Contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied int64) (reason string) {
+func Contradiction(standing []event.Skip, marks readmodel.SkipMarks, applied int64) (reason string) {
 	Contradictions(standing, marks, applied, func(_ int64, what string) {
 		if reason == "" {
 			reason = what
@@ -45,8 +45,8 @@ func Contradiction(standing []outbox.Skip, marks readmodel.SkipMarks, applied in
 }
 
 // Unsettled reports whether a skip's applied mark disagrees with the watermark.
-func Unsettled(standing []outbox.Skip, applied int64) bool {
-	return slices.ContainsFunc(standing, func(k outbox.Skip) bool { return (k.AppliedAt != nil) != (k.Seq <= applied) })
+func Unsettled(standing []event.Skip, applied int64) bool {
+	return slices.ContainsFunc(standing, func(k event.Skip) bool { return (k.AppliedAt != nil) != (k.Seq <= applied) })
 }
 
 // finishUnskips sets the watermark back over events whose skips have been reverted since: the
@@ -62,7 +62,7 @@ func (q *Queue) finishUnskips(t *store.Tx, c *store.CampaignRow, w readmodel.Wat
 		if err == nil {
 			err = q.raiseFence(c, func(a *readmodel.ApplyTx, now readmodel.Watermark) error {
 				if now.AppliedSeq != w.AppliedSeq {
-					return fmt.Errorf("the watermark of campaign %q moved: %w", c.ID, outbox.ErrBusy)
+					return fmt.Errorf("the watermark of campaign %q moved: %w", c.ID, event.ErrBusy)
 				}
 				return a.SetBack(skip, hashes, c.LeaseEpoch)
 			})
@@ -77,7 +77,7 @@ func (q *Queue) finishUnskips(t *store.Tx, c *store.CampaignRow, w readmodel.Wat
 }
 
 // undoneSkip reads a reverted skip. No skip has the id 0.
-func undoneSkip(t *store.Tx, campaign string, seq, id int64) (skip outbox.Skip, found bool, err error) {
+func undoneSkip(t *store.Tx, campaign string, seq, id int64) (skip event.Skip, found bool, err error) {
 	if id == 0 {
 		return skip, false, nil
 	}

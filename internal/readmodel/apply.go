@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -148,11 +148,11 @@ func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
 }
 
 // Fence raises the campaign's fence to epoch, so that holders of a lower epoch can no longer
-// change its projections. If the fence is higher already it is outbox.ErrLeaseLost.
+// change its projections. If the fence is higher already it is event.ErrLeaseLost.
 func (a *ApplyTx) Fence(campaign string, epoch int64) error {
 	n, err := a.t.Exec(`update projection_watermarks set fence_epoch = $2 where campaign_id = $1 and fence_epoch <= $2`, campaign, epoch)
 	if err == nil && n == 0 {
-		err = outbox.ErrLeaseLost
+		err = event.ErrLeaseLost
 	}
 	return err
 }
@@ -201,11 +201,11 @@ where campaign_id = $1
 
 // Advance moves the watermark from seq from to seq to, whose chain hash is hash, under epoch.
 // When the watermark is elsewhere or the fence is higher it changes nothing and returns
-// outbox.ErrLeaseLost.
+// event.ErrLeaseLost.
 func (a *ApplyTx) Advance(campaign string, epoch, from, to int64, hash string) error {
 	return a.do(func(n int64) error {
 		if n == 0 {
-			return outbox.ErrLeaseLost
+			return event.ErrLeaseLost
 		}
 		a.reached[campaign] = to
 		return nil

@@ -8,8 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -47,7 +48,7 @@ func TestAdvance_isACompareAndSetUnderTheFence(t *testing.T) {
 				return err
 			}
 			err = tx.Advance("a", c.epoch, c.from, 7, "next")
-			must.Hold(t, errors.Is(err, outbox.ErrLeaseLost) == c.lost && (c.lost || err == nil), "%s: got error %v", name, err)
+			must.Hold(t, errors.Is(err, event.ErrLeaseLost) == c.lost && (c.lost || err == nil), "%s: got error %v", name, err)
 			after, err := tx.Watermark("a")
 			want := before
 			if !c.lost {
@@ -69,7 +70,7 @@ func TestFence_onlyRises(t *testing.T) {
 	}
 	f.Unchanged(func() {
 		err := fence(2)
-		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "a lower epoch: got error %v", err)
+		must.Hold(t, errors.Is(err, event.ErrLeaseLost), "a lower epoch: got error %v", err)
 		err = fence(3)
 		must.Hold(t, err == nil, "the same epoch: %v", err)
 		marks, err := f.RaiseFences(f.Ctx, map[string]int64{"a": 2})
@@ -193,7 +194,7 @@ func TestSQLiteApply_deadlineBoundsTheWaitForTheLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(f.Ctx, 30*time.Millisecond)
 	defer cancel()
 	err := f.Apply(ctx, func(*readmodel.ApplyTx) error { return nil })
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "got error %v, want a busy database", err)
 	must.Get(lock.ExecContext(f.Ctx, `rollback`)).Or(t)
 }
 
@@ -227,7 +228,7 @@ func TestQuarantine_setsOneProjectionAsideAndRecordsWhy(t *testing.T) {
 	cursors := storetest.Texts(t, f.ProjectionsDB, `select campaign_id || ' ' || projection || ' ' || applied_seq || ' ' || state from projection_cursors order by projection desc`)
 	failures := storetest.Texts(t, f.ProjectionsDB, `select projection || ' ' || seq || ' ' || event_type || ' ' || message || ' ' || attempts || ' ' || status from failures order by id`)
 	must.Hold(t, cursors[0] == "a roster 2 quarantined" && failures[0] == "roster 3 counted boom 1 open" && len(failures) == 2, "cursors %q, failures %q", cursors, failures)
-	described, err := f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
+	described, err := f.Runs.DescribeProjections(f.Ctx, []campaign.ProjectionInfo{{Name: "roster"}, {Name: "other"}})
 	must.Hold(t, err == nil && described[0].Quarantined == 1 && described[1].Quarantined == 0, "described as %+v, %v", described, err)
 }
 
@@ -245,7 +246,7 @@ func TestPostgresAdvance_ofTwoAtOnceMovesTheWatermarkOnce(t *testing.T) {
 	})
 	must.Hold(t, err == nil, "%v", err)
 	err = <-second
-	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the second one: got error %v, want a lost lease", err)
+	must.Hold(t, errors.Is(err, event.ErrLeaseLost), "the second one: got error %v, want a lost lease", err)
 	w := f.MustWatermark("a")
 	must.Hold(t, w.AppliedSeq == 2 && w.AppliedHash == "first", "watermark is %+v, want the first one's", w)
 }
@@ -294,7 +295,7 @@ func TestPostgresApply_statementOverItsTimeIsUndoneAlone(t *testing.T) {
 		must.Get(tx.Watermark("a")).Or(t)
 		must.OK(t, errors.Join(tx.Exec(f.Ctx, `insert into written values (1)`, nil), tx.Savepoint(), tx.Exec(f.Ctx, `insert into written values (2)`, nil)))
 		err := tx.Exec(f.Ctx, `select pg_sleep(60)`, nil)
-		must.Hold(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, outbox.ErrBusy), "a statement over its time: got error %v", err)
+		must.Hold(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, event.ErrBusy), "a statement over its time: got error %v", err)
 		must.Hold(t, !tx.Lost(), "it costs the transaction")
 		return errors.Join(tx.RollbackTo(), tx.Release(), tx.Exec(f.Ctx, `insert into written values (3)`, nil), tx.Advance("a", 1, 0, 2, "h"))
 	})
@@ -370,10 +371,10 @@ func TestPostgresApply_lockThatIsNotHandedOutInTimeIsBusy(t *testing.T) {
 	before := applier(f)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark("a")
-		must.Hold(t, errors.Is(err, outbox.ErrBusy) && tx.Lost() && tx.RollbackTo() != nil, "got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
+		must.Hold(t, errors.Is(err, event.ErrBusy) && tx.Lost() && tx.RollbackTo() != nil, "got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
 		return nil
 	})
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "got error %v, want a busy database", err)
 	storetest.Run(f.TB, other, `rollback`)
 	f.SetWatermark("a", 2, 1)
 	must.Equal(t, applier(f), before, "the process that serves the store, unless the connection was given up for nothing")
@@ -396,7 +397,7 @@ func TestPostgresApply_deadlockIsBusy(t *testing.T) {
 		_, err := tx.Watermark("b")
 		return err
 	})
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "got error %v, want a busy database", err)
 	err = <-blocked
 	must.Hold(t, err == nil, "the other one: %v", err)
 	storetest.Run(f.TB, other, `rollback`)
@@ -412,12 +413,12 @@ func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 			storetest.Eventually(f.TB, "the transaction to be cut off", func() bool {
 				return f.Number(`select count(*)`+storetest.TheStores+` and state = 'idle in transaction'`) == 0
 			})
-			if err := tx.Fence("a", 10); !errors.Is(err, outbox.ErrBusy) || !tx.Lost() {
+			if err := tx.Fence("a", 10); !errors.Is(err, event.ErrBusy) || !tx.Lost() {
 				t.Errorf("got error %v, lost: %v, want a busy database and a lost transaction", err, tx.Lost())
 			}
 			return nil
 		})
-		must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
+		must.Hold(t, errors.Is(err, event.ErrBusy), "got error %v, want a busy database", err)
 	})
 	f.SetWatermark("a", 2, 1)
 }

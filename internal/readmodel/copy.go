@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -261,7 +261,7 @@ func fits(t *sqldb.Tx, live source, table string, columns []string) error {
 	}
 	for _, column := range columns {
 		if !slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, column) }) {
-			return outbox.Conflict("table %q of the projections database has no column %q, which the projection's file gives it; add the column, or drop the table and restart, and rebuild", table, column)
+			return event.Conflict("table %q of the projections database has no column %q, which the projection's file gives it; add the column, or drop the table and restart, and rebuild", table, column)
 		}
 	}
 	return nil

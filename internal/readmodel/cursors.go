@@ -7,7 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -78,15 +79,15 @@ where campaign_id = $1`
 // campaigns that still follow it. It is called before the campaign's watermark advances, with
 // the projections that are excluded already, and returns all excluded ones. Other campaigns get
 // no cursor for the pause until their watermark advances.
-func (a *ApplyTx) ExcludePaused(campaign string, w Watermark, aside map[string]bool) (map[string]bool, error) {
-	return a.exclude(campaign, w, aside, a.paused, outbox.CursorPaused)
+func (a *ApplyTx) ExcludePaused(campaignID string, w Watermark, aside map[string]bool) (map[string]bool, error) {
+	return a.exclude(campaignID, w, aside, a.paused, campaign.CursorPaused)
 }
 
 // ExcludeUnloaded excludes from the campaign, as ExcludePaused does, the projections that are or were
 // loaded by some process and not by the caller, which would apply events without them. They are behind
 // there until a replay has caught them up, or a rebuild has replaced their rows.
-func (a *ApplyTx) ExcludeUnloaded(campaign string, w Watermark, aside map[string]bool, loaded func(string) bool) (map[string]bool, error) {
-	return a.exclude(campaign, w, aside, slices.DeleteFunc(slices.Clone(a.installed), loaded), outbox.CursorBehind)
+func (a *ApplyTx) ExcludeUnloaded(campaignID string, w Watermark, aside map[string]bool, loaded func(string) bool) (map[string]bool, error) {
+	return a.exclude(campaignID, w, aside, slices.DeleteFunc(slices.Clone(a.installed), loaded), campaign.CursorBehind)
 }
 
 func (a *ApplyTx) exclude(campaign string, w Watermark, aside map[string]bool, names []string, state string) (map[string]bool, error) {
@@ -110,8 +111,8 @@ func (a *ApplyTx) exclude(campaign string, w Watermark, aside map[string]bool, n
 
 // Quarantine excludes a projection from the campaign of e, at the seq before e, where it
 // failed. The other projections continue.
-func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
-	n, err := a.t.Exec(holdCursor, e.CampaignID, projection, e.Seq-1, a.now, outbox.CursorQuarantined)
+func (a *ApplyTx) Quarantine(projection string, e *event.Event) error {
+	n, err := a.t.Exec(holdCursor, e.CampaignID, projection, e.Seq-1, a.now, campaign.CursorQuarantined)
 	if err == nil {
 		_, err = a.t.Exec(moreSetAside, e.CampaignID, n)
 	}
@@ -123,7 +124,7 @@ func (a *ApplyTx) Quarantine(projection string, e *outbox.Event) error {
 
 // PauseCommand is a request to pause or resume a projection, and afterwards its result.
 type PauseCommand struct {
-	outbox.ProjectionPause
+	campaign.ProjectionPause
 	By, Reason string
 	Now        int64 // microseconds
 }
@@ -138,27 +139,27 @@ where campaign_id = $1
 type standing struct {
 	seq     int64
 	state   string
-	pause   *outbox.Pause // of this campaign
+	pause   *campaign.Pause // of this campaign
 	mark    Watermark
-	forAll  *outbox.Pause
+	forAll  *campaign.Pause
 	atLevel bool // it has applied every event up to the watermark
 }
 
 // standing locks the watermark of a campaign and reads the state of a projection in it.
-func (a *ApplyTx) standing(projection, campaign string) (standing, error) {
-	c := standing{state: outbox.CursorLive}
+func (a *ApplyTx) standing(projection, campaignID string) (standing, error) {
+	c := standing{state: campaign.CursorLive}
 	var err error
-	if c.mark, err = a.Watermark(campaign); err != nil {
+	if c.mark, err = a.Watermark(campaignID); err != nil {
 		return c, err
 	}
 	c.seq = c.mark.AppliedSeq
 	var by, reason string
 	var when sql.NullInt64
-	if _, err := a.t.One([]any{&c.seq, &c.state, &by, &when, &reason}, selectCursor, campaign, projection); err != nil {
+	if _, err := a.t.One([]any{&c.seq, &c.state, &by, &when, &reason}, selectCursor, campaignID, projection); err != nil {
 		return c, err
 	}
 	c.pause = PauseOf(when, by, reason)
-	if c.state == outbox.CursorLive {
+	if c.state == campaign.CursorLive {
 		c.seq = c.mark.AppliedSeq
 	}
 	c.atLevel = c.seq == c.mark.AppliedSeq
@@ -176,24 +177,24 @@ set applied_seq = excluded.applied_seq, state = excluded.state, paused_by = excl
   applied_at = case when projection_cursors.state = 'live' then excluded.applied_at else projection_cursors.applied_at end`
 
 // PauseCursor pauses a projection in one campaign. One that is paused already, there or for all
-// campaigns, is outbox.ErrConflict.
+// campaigns, is event.ErrConflict.
 func (a *ApplyTx) PauseCursor(h *PauseCommand) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
 	switch {
 	case err != nil:
 		return err
 	case c.forAll != nil:
-		return outbox.Conflict("projection %q is already paused for all campaigns, by %s", h.Projection, c.forAll.By)
-	case c.state == outbox.CursorPaused:
-		return outbox.Conflict("projection %q is already paused for campaign %q, by %s", h.Projection, h.CampaignID, c.pause.By)
-	case c.state == outbox.CursorQuarantined:
-		return outbox.Conflict("projection %q is quarantined for campaign %q; replay it once the failure is fixed", h.Projection, h.CampaignID)
+		return event.Conflict("projection %q is already paused for all campaigns, by %s", h.Projection, c.forAll.By)
+	case c.state == campaign.CursorPaused:
+		return event.Conflict("projection %q is already paused for campaign %q, by %s", h.Projection, h.CampaignID, c.pause.By)
+	case c.state == campaign.CursorQuarantined:
+		return event.Conflict("projection %q is quarantined for campaign %q; replay it once the failure is fixed", h.Projection, h.CampaignID)
 	}
 	if _, err := a.t.Exec(pauseCursor, h.CampaignID, h.Projection, c.seq, h.By, h.Now, h.Reason); err != nil {
 		return fmt.Errorf("pause projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
 	}
-	h.State, h.AppliedSeq = outbox.CursorPaused, c.seq
-	if c.state == outbox.CursorLive {
+	h.State, h.AppliedSeq = campaign.CursorPaused, c.seq
+	if c.state == campaign.CursorLive {
 		_, err = a.t.Exec(moreSetAside, h.CampaignID, 1)
 	}
 	return err
@@ -206,20 +207,20 @@ where campaign_id = $1
   and projection = $2`
 
 // ResumeCursor resumes a projection that was paused in one campaign; any other is
-// outbox.ErrConflict.
+// event.ErrConflict.
 func (a *ApplyTx) ResumeCursor(h *PauseCommand) error {
 	c, err := a.standing(h.Projection, h.CampaignID)
 	switch {
 	case err != nil:
 		return err
 	case c.forAll != nil:
-		return outbox.Conflict("projection %q is paused for all campaigns, by %s; resume it for all of them first", h.Projection, c.forAll.By)
-	case c.state != outbox.CursorPaused:
-		return outbox.Conflict("projection %q is not paused for campaign %q; it is %s", h.Projection, h.CampaignID, c.state)
+		return event.Conflict("projection %q is paused for all campaigns, by %s; resume it for all of them first", h.Projection, c.forAll.By)
+	case c.state != campaign.CursorPaused:
+		return event.Conflict("projection %q is not paused for campaign %q; it is %s", h.Projection, h.CampaignID, c.state)
 	}
-	h.State, h.AppliedSeq, h.Behind = outbox.CursorBehind, c.seq, 1
+	h.State, h.AppliedSeq, h.Behind = campaign.CursorBehind, c.seq, 1
 	if c.atLevel {
-		h.State, h.Behind = outbox.CursorLive, 0
+		h.State, h.Behind = campaign.CursorLive, 0
 	}
 	if _, err := a.t.Exec(resumeCursor, h.CampaignID, h.Projection, h.State, h.Now); err != nil {
 		return fmt.Errorf("resume projection %q for campaign %q: %w", h.Projection, h.CampaignID, err)
@@ -239,7 +240,7 @@ where projection = $1
 // PauseEverywhere pauses a projection for all campaigns. Each campaign's cursor is set when its
 // watermark next advances, see ExcludePaused.
 func (d *Database) PauseEverywhere(h *PauseCommand) error {
-	h.State = outbox.CursorPaused
+	h.State = campaign.CursorPaused
 	return d.WriteFrom(context.Background(), sqldb.BeginPause, func(t *sqldb.Tx) error {
 		n, err := t.Exec(pauseVersion, h.Projection, h.Now, h.By, h.Reason)
 		if err != nil || n > 0 {
@@ -250,9 +251,9 @@ func (d *Database) PauseEverywhere(h *PauseCommand) error {
 			return err
 		}
 		if by := versions[h.Projection].Pause; by != nil {
-			return outbox.Conflict("projection %q is already paused for all campaigns, by %s", h.Projection, by.By)
+			return event.Conflict("projection %q is already paused for all campaigns, by %s", h.Projection, by.By)
 		}
-		return outbox.NotFound("there is no projection %q in the database", h.Projection)
+		return event.NotFound("there is no projection %q in the database", h.Projection)
 	})
 }
 
@@ -307,11 +308,11 @@ where projection = $1
 // watermark is locked, so that every transaction that has read the pause has set its cursors,
 // and the lock order does not matter.
 func (d *Database) ResumeEverywhere(h *PauseCommand) error {
-	h.State = outbox.CursorLive
+	h.State = campaign.CursorLive
 	return d.WriteFrom(context.Background(), sqldb.BeginPause, func(t *sqldb.Tx) error {
 		n, err := t.Exec(resumeVersion, h.Projection)
 		if err == nil && n == 0 {
-			return outbox.Conflict("projection %q is not paused for all campaigns", h.Projection)
+			return event.Conflict("projection %q is not paused for all campaigns", h.Projection)
 		}
 		if err == nil {
 			var b sqldb.Batch

@@ -3,13 +3,13 @@ package readmodel
 import (
 	"cmp"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Failure is one failed attempt to apply an event.
 type Failure struct {
 	Message     string // complete, with a stack where there is one
-	Fingerprint string // see outbox.Fingerprint
+	Fingerprint string // see event.Fingerprint
 	SetAside    bool   // the failure quarantines the projection instead of blocking the campaign
 	Projection  string // the one that failed; empty when unknown
 	Version     string // the hash of its definition
@@ -19,7 +19,7 @@ type Failure struct {
 }
 
 // Last reports whether a failure is the last after this many attempts of its projection.
-func (f Failure) Last(attempts int, r outbox.Retry) bool {
+func (f Failure) Last(attempts int, r event.Retry) bool {
 	return !f.Untried && (f.Permanent || attempts >= cmp.Or(f.MaxAttempts, r.Attempts()))
 }
 

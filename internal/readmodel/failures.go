@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -25,7 +26,7 @@ where campaign_id = $1`
 
 // Failed records another failure of a projection at e. There is one open failure per campaign,
 // projection and seq.
-func (a *ApplyTx) Failed(projection string, e *outbox.Event, f Failure) error {
+func (a *ApplyTx) Failed(projection string, e *event.Event, f Failure) error {
 	var attempts int64
 	_, err := a.t.One([]any{&attempts}, recordFailed, e.CampaignID, projection, e.Seq, e.EventType, f.Fingerprint, sqldb.Clip(f.Message, ErrorLimit), a.now)
 	if err == nil && attempts == 1 {
@@ -75,8 +76,8 @@ func (a *ApplyTx) Resolve(campaign string, seq int64) error {
 
 const failureColumns = `f.id, f.campaign_id, f.projection, f.seq, f.event_type, f.fingerprint, f.message, f.attempts, f.first_at, f.last_at, f.status, f.resolved_at`
 
-func scanFailure(row sqldb.Row) (outbox.ProjectionFailure, error) {
-	var f outbox.ProjectionFailure
+func scanFailure(row sqldb.Row) (campaign.ProjectionFailure, error) {
+	var f campaign.ProjectionFailure
 	var first, last int64
 	var resolved sql.NullInt64
 	err := row.Scan(&f.ID, &f.CampaignID, &f.Projection, &f.Seq, &f.EventType, &f.Fingerprint, &f.Message, &f.Attempts,
@@ -97,11 +98,11 @@ var (
 	failuresOfCampaign = sqldb.BothWays(selectFailures + "  and campaign_id = $2\norder by id{desc}\nlimit $3")
 )
 
-func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
-	l := &sqldb.List[outbox.ProjectionFailure]{
+func failureList(f campaign.FailureFilter) *sqldb.List[campaign.ProjectionFailure] {
+	l := &sqldb.List[campaign.ProjectionFailure]{
 		Name: "failures", Query: failuresAll, Scan: scanFailure, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(p outbox.ProjectionFailure) []any { return []any{p.ID} },
+		Key: func(p campaign.ProjectionFailure) []any { return []any{p.ID} },
 	}
 	switch {
 	case f.CampaignID != "":
@@ -117,8 +118,8 @@ func failureList(f outbox.FailureFilter) *sqldb.List[outbox.ProjectionFailure] {
 
 // Failures pages through the events that projections failed at, newest first. A page scans a
 // bounded number of them and may end early, with Partial set.
-func (d *Database) Failures(ctx context.Context, f outbox.FailureFilter) (outbox.Page[outbox.ProjectionFailure], error) {
-	return sqldb.Reading(ctx, d, "list failures", func(t *sqldb.Tx) (outbox.Page[outbox.ProjectionFailure], error) {
+func (d *Database) Failures(ctx context.Context, f campaign.FailureFilter) (event.Page[campaign.ProjectionFailure], error) {
+	return sqldb.Reading(ctx, d, "list failures", func(t *sqldb.Tx) (event.Page[campaign.ProjectionFailure], error) {
 		page, err := failureList(f).Page(t, f.Cursor, f.Limit)
 		sqldb.Told(&page)
 		return page, err
@@ -130,12 +131,12 @@ select ` + failureColumns + `
 from failures f
 where id = $1`
 
-// Failure reads one event that a projection failed at. A missing one is outbox.ErrNotFound.
-func (d *Database) Failure(ctx context.Context, id int64) (outbox.ProjectionFailure, error) {
-	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (outbox.ProjectionFailure, error) {
+// Failure reads one event that a projection failed at. A missing one is event.ErrNotFound.
+func (d *Database) Failure(ctx context.Context, id int64) (campaign.ProjectionFailure, error) {
+	return sqldb.Reading(ctx, d, "", func(t *sqldb.Tx) (campaign.ProjectionFailure, error) {
 		f, found, err := sqldb.First(t, scanFailure, selectFailure, id)
 		if err == nil && !found {
-			err = outbox.NotFound("there is no failure %d", id)
+			err = event.NotFound("there is no failure %d", id)
 		}
 		return f, err
 	})
@@ -164,9 +165,9 @@ type Span struct {
 
 // QuarantinedIn returns for each span the first failure that has quarantined a projection there since
 // its time; nil if none has.
-func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*outbox.ProjectionFailure, error) {
-	return sqldb.Reading(ctx, d, "read what is quarantined", func(t *sqldb.Tx) ([]*outbox.ProjectionFailure, error) {
-		found := make([]*outbox.ProjectionFailure, len(spans))
+func (d *Database) QuarantinedIn(ctx context.Context, spans []Span) ([]*campaign.ProjectionFailure, error) {
+	return sqldb.Reading(ctx, d, "read what is quarantined", func(t *sqldb.Tx) ([]*campaign.ProjectionFailure, error) {
+		found := make([]*campaign.ProjectionFailure, len(spans))
 		var b sqldb.Batch
 		for i, s := range spans {
 			b.Each(func(row sqldb.Row) error {
@@ -198,8 +199,8 @@ order by f.id desc`
 
 // QuarantinedBetween lists the failures between two times (microseconds) that set a projection aside, of
 // the latest open ones, the newest first.
-func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) ([]outbox.ProjectionFailure, error) {
-	return sqldb.Reading(ctx, d, "read what is quarantined", func(t *sqldb.Tx) ([]outbox.ProjectionFailure, error) {
+func (d *Database) QuarantinedBetween(ctx context.Context, from, until int64) ([]campaign.ProjectionFailure, error) {
+	return sqldb.Reading(ctx, d, "read what is quarantined", func(t *sqldb.Tx) ([]campaign.ProjectionFailure, error) {
 		return sqldb.All(t, scanFailure, selectQuarantinedBetween, quarantinesRead, from, until)
 	})
 }
@@ -228,16 +229,16 @@ left join projection_cursors c on c.campaign_id = f.campaign_id and c.projection
 )
 
 // QuarantineCauses lists by which errors projections are quarantined now, those in most campaigns first. more is
-// true if there are more errors than outbox.MaxQuarantineCauses, which are all that it looks at.
-func (d *Database) QuarantineCauses(ctx context.Context) (all []outbox.QuarantineCause, more bool, err error) {
-	all, err = sqldb.Reading(ctx, d, "list by which errors projections are quarantined", func(t *sqldb.Tx) ([]outbox.QuarantineCause, error) {
-		pairs, err := sqldb.Apart(t, 2, outbox.MaxQuarantineCauses+1, nextOpen)
+// true if there are more errors than event.MaxQuarantineCauses, which are all that it looks at.
+func (d *Database) QuarantineCauses(ctx context.Context) (all []campaign.QuarantineCause, more bool, err error) {
+	all, err = sqldb.Reading(ctx, d, "list by which errors projections are quarantined", func(t *sqldb.Tx) ([]campaign.QuarantineCause, error) {
+		pairs, err := sqldb.Apart(t, 2, event.MaxQuarantineCauses+1, nextOpen)
 		if err != nil {
 			return nil, err
 		}
-		more = len(pairs) > outbox.MaxQuarantineCauses
-		pairs = pairs[:min(len(pairs), outbox.MaxQuarantineCauses)]
-		all := make([]outbox.QuarantineCause, len(pairs))
+		more = len(pairs) > event.MaxQuarantineCauses
+		pairs = pairs[:min(len(pairs), event.MaxQuarantineCauses)]
+		all := make([]campaign.QuarantineCause, len(pairs))
 		var b sqldb.Batch
 		for i, pair := range pairs {
 			each := quarantinesRead / len(pairs)
@@ -254,8 +255,8 @@ func (d *Database) QuarantineCauses(ctx context.Context) (all []outbox.Quarantin
 	if err != nil {
 		return nil, false, err
 	}
-	all = slices.DeleteFunc(all, func(q outbox.QuarantineCause) bool { return q.Campaigns == 0 })
-	slices.SortStableFunc(all, func(a, b outbox.QuarantineCause) int { return cmp.Compare(b.Campaigns, a.Campaigns) })
+	all = slices.DeleteFunc(all, func(q campaign.QuarantineCause) bool { return q.Campaigns == 0 })
+	slices.SortStableFunc(all, func(a, b campaign.QuarantineCause) int { return cmp.Compare(b.Campaigns, a.Campaigns) })
 	return all, more, nil
 }
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -67,7 +67,7 @@ func (d *Database) compare(within sqldb.Within) error {
 	}
 	d.lineage.number.Add(1)
 	d.lineage.last = advance{}
-	d.ClearFault(outbox.FaultWentBack) // an earlier time
-	d.SetFault(outbox.FaultWentBack, fmt.Sprintf("The projections database went back: campaign %q was applied up to event %d, and is at event %d now. Events are applied again from the journal; pauses and quarantines of projections since then are lost.", l.campaign, l.seq, seq))
+	d.ClearFault(database.FaultWentBack) // an earlier time
+	d.SetFault(database.FaultWentBack, fmt.Sprintf("The projections database went back: campaign %q was applied up to event %d, and is at event %d now. Events are applied again from the journal; pauses and quarantines of projections since then are lost.", l.campaign, l.seq, seq))
 	return nil
 }

@@ -22,7 +22,7 @@ const LiveReaders = 4
 type Position struct {
 	AppliedSeq int64 // unused while it is live: then it follows the watermark
 	Generation int64
-	State      string // one of the outbox.Cursor… states
+	State      string // one of the campaign.Cursor… states
 }
 
 // Live takes a snapshot of the projections database. The caller must Close it: on SQLite the

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -62,7 +62,7 @@ set skip_id = excluded.skip_id, at = excluded.at`
 
 // PassOver records that the watermark advances over e without applying it, because of the skip
 // in e.
-func (a *ApplyTx) PassOver(e *outbox.Event) error {
+func (a *ApplyTx) PassOver(e *event.Event) error {
 	return a.do(nil, insertMark, e.CampaignID, e.Seq, e.Skipped.ID, a.now)
 }
 
@@ -96,10 +96,10 @@ where campaign_id = $1
 
 // SetBack moves the watermark from a skipped event to the one before. It refuses when the event
 // has no mark, since it was applied then.
-func (a *ApplyTx) SetBack(skip outbox.Skip, hashes ChainHashes, epoch int64) error {
+func (a *ApplyTx) SetBack(skip event.Skip, hashes ChainHashes, epoch int64) error {
 	n, err := a.t.Exec(setBackWatermark, skip.CampaignID, skip.Seq, skip.Seq-1, hashes.Before, hashes.Own, a.now, epoch)
 	if err == nil && n == 0 {
-		err = outbox.Conflict("the projections of campaign %q were built from a different event %d than the journal's; run outboxweb check", skip.CampaignID, skip.Seq)
+		err = event.Conflict("the projections of campaign %q were built from a different event %d than the journal's; run outboxweb check", skip.CampaignID, skip.Seq)
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (a *ApplyTx) SetBack(skip outbox.Skip, hashes ChainHashes, epoch int64) err
 	}
 	n, err = a.t.Exec(deleteMark, skip.CampaignID, skip.Seq, skip.ID)
 	if err == nil && n == 0 {
-		err = outbox.Conflict("the projections of campaign %q have no record that event %d was skipped; run outboxweb check", skip.CampaignID, skip.Seq)
+		err = event.Conflict("the projections of campaign %q have no record that event %d was skipped; run outboxweb check", skip.CampaignID, skip.Seq)
 	}
 	return err
 }

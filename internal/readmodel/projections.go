@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -209,8 +209,8 @@ func (d *Database) CheckStatement(ctx context.Context, query string) error {
 
 // Version is the database's record of a projection as a whole.
 type Version struct {
-	outbox.Installed               // without its loads, which are in the journal
-	Pause            *outbox.Pause // for all campaigns; nil when there is none
+	campaign.Installed                 // without its loads, which are in the journal
+	Pause              *campaign.Pause // for all campaigns; nil when there is none
 }
 
 // Leave records that from now on events are applied without the installed projections that are not
@@ -286,11 +286,11 @@ func CollectVersions(into map[string]Version) func(sqldb.Row) error {
 }
 
 // PauseOf is the pause of a record; nil where there is none.
-func PauseOf(when sql.NullInt64, by, reason string) *outbox.Pause {
+func PauseOf(when sql.NullInt64, by, reason string) *campaign.Pause {
 	if !when.Valid {
 		return nil
 	}
-	return &outbox.Pause{By: by, At: sqldb.At(when.Int64), Reason: reason}
+	return &campaign.Pause{By: by, At: sqldb.At(when.Int64), Reason: reason}
 }
 
 // Left returns the names of the projections that were installed and are not loaded any more.

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -17,7 +17,7 @@ import (
 // one PostgreSQL connection. Rows that do not fit into its cache are on disk, so that its
 // memory does not grow with the replay. It belongs to one goroutine.
 //
-// An outbox.ErrBusy from any method means that the connection, and the rows with it, may be
+// An event.ErrBusy from any method means that the connection, and the rows with it, may be
 // gone: Close it and open another.
 type Scratch struct {
 	*sqldb.Private
@@ -153,7 +153,7 @@ func (c *Scratch) Replay(ctx context.Context, n int, apply func(i int) error) (d
 			}
 		case ctx.Err() != nil:
 			return done, ctx.Err()
-		case errors.Is(err, outbox.ErrBusy) || end-done == 1:
+		case errors.Is(err, event.ErrBusy) || end-done == 1:
 			return done, err
 		case failed == end: // a constraint checked at commit
 			suspect, fault = (done+end)/2, nil

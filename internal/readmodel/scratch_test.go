@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -129,7 +130,7 @@ select $1, max(i), '' from n`
 		}
 		return storetest.TallyOne(f.Ctx, c, "a", int64(i+1), "x")
 	})
-	must.Hold(t, done == 6 && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, outbox.ErrBusy), "folded %d, %v; want the deadline of event 6", done, err)
+	must.Hold(t, done == 6 && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, event.ErrBusy), "folded %d, %v; want the deadline of event 6", done, err)
 	mustHold(f, c, "a", "seen 6, twice 12, events 6")
 }
 
@@ -215,9 +216,9 @@ func TestPostgresScratch_saysWhenItsConnectionIsLost(t *testing.T) {
 		}
 		return storetest.TallyOne(f.Ctx, c, "a", int64(i+1), "x")
 	})
-	must.Hold(t, done == 0 && errors.Is(err, outbox.ErrBusy), "folded %d, %v", done, err)
+	must.Hold(t, done == 0 && errors.Is(err, event.ErrBusy), "folded %d, %v", done, err)
 	_, err = c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "swapped: %v", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "swapped: %v", err)
 	mustShow(f, "a", showing(5, "old"))
 	must.OK(t, c.Close())
 }
@@ -352,7 +353,7 @@ func TestLeave_rowsThatMissedEventsAreThoseOfNone(t *testing.T) {
 
 // otherBuilt reports whether the rows of a projection count as built by another version than the loaded one.
 func otherBuilt(f *fixture, name, version string) bool {
-	return must.Get(f.Runs.DescribeProjections(f.Ctx, []outbox.ProjectionInfo{{Name: name, Version: version}})).Or(f.TB)[0].BuiltByOtherVersion
+	return must.Get(f.Runs.DescribeProjections(f.Ctx, []campaign.ProjectionInfo{{Name: name, Version: version}})).Or(f.TB)[0].BuiltByOtherVersion
 }
 
 func install(f *fixture, p readmodel.Projection) {
@@ -369,7 +370,7 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 		f.Fails("history", "b", seq+1)
 	}
 	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Resolve("b", 2) }))
-	read := func(filter outbox.FailureFilter) (seen []string) {
+	read := func(filter campaign.FailureFilter) (seen []string) {
 		filter.Limit = 1
 		for {
 			page := must.Get(f.Failures(f.Ctx, filter)).Or(t)
@@ -383,21 +384,21 @@ func TestFailures_arePagedNewestFirst(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		filter outbox.FailureFilter
+		filter campaign.FailureFilter
 		want   string
 	}{
-		{outbox.FailureFilter{}, "b3open2 a3open1 b2resolved2 a2open1 b1resolved2 a1open1"},
-		{outbox.FailureFilter{Status: outbox.FailureOpen}, "b3open2 a3open1 a2open1 a1open1"},
-		{outbox.FailureFilter{Status: outbox.FailureResolved}, "b2resolved2 b1resolved2"},
-		{outbox.FailureFilter{CampaignID: "b"}, "b3open2 b2resolved2 b1resolved2"},
-		{outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen}, "b3open2"},
-		{outbox.FailureFilter{Projection: "roster"}, "a3open1 a2open1 a1open1"},
-		{outbox.FailureFilter{Fingerprint: "other"}, ""},
+		{campaign.FailureFilter{}, "b3open2 a3open1 b2resolved2 a2open1 b1resolved2 a1open1"},
+		{campaign.FailureFilter{Status: campaign.FailureOpen}, "b3open2 a3open1 a2open1 a1open1"},
+		{campaign.FailureFilter{Status: campaign.FailureResolved}, "b2resolved2 b1resolved2"},
+		{campaign.FailureFilter{CampaignID: "b"}, "b3open2 b2resolved2 b1resolved2"},
+		{campaign.FailureFilter{CampaignID: "b", Status: campaign.FailureOpen}, "b3open2"},
+		{campaign.FailureFilter{Projection: "roster"}, "a3open1 a2open1 a1open1"},
+		{campaign.FailureFilter{Fingerprint: "other"}, ""},
 	} {
 		must.Equal(t, strings.Join(read(c.filter), " "), c.want, c.filter)
 	}
 	f.Sound()
 	f.Fails("history", "b", 1) // again, after it was resolved
-	got := read(outbox.FailureFilter{CampaignID: "b"})
+	got := read(campaign.FailureFilter{CampaignID: "b"})
 	must.Hold(t, got[0] == "b1open1" && len(got) == 4, "failures %q, want a new one for the event that was passed before", got)
 }

@@ -7,7 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -28,7 +29,7 @@ type SwapProjection struct {
 	Tables []string // in order of creation
 	// Seq is the projection's applied seq afterwards. A live one is at the watermark.
 	Seq    int64
-	State  string    // one of the outbox.Cursor… states
+	State  string    // one of the campaign.Cursor… states
 	Expect *Position // its position as planned; nil where any is accepted
 	// Failure is the failure at event Seq+1 that stopped the projection there; nil when none did.
 	Failure *SwapFailure
@@ -51,9 +52,9 @@ type NewWatermark struct {
 // Swapped is the result for one campaign.
 type Swapped struct {
 	CampaignID string
-	Rows       map[string]*outbox.RowsReplaced // by projection; nil with an error
+	Rows       map[string]*campaign.RowsReplaced // by projection; nil with an error
 	// Err is the reason why nothing of this campaign has changed; nil when it was swapped. It is
-	// outbox.ErrLeaseLost when the run was fenced off, and outbox.ErrConflict when the state is not
+	// event.ErrLeaseLost when the run was fenced off, and event.ErrConflict when the state is not
 	// as planned.
 	Err error
 }
@@ -63,7 +64,7 @@ type Swapped struct {
 // Triggers on the live tables do not fire. The projections' cursors get their new position and
 // the next generation, and their failures up to there are resolved.
 //
-// When Swap returns an error nothing has changed; outbox.ErrBusy may succeed later, on
+// When Swap returns an error nothing has changed; event.ErrBusy may succeed later, on
 // PostgreSQL with another Scratch.
 func (c *Scratch) Swap(ctx context.Context, plan []Swap) ([]Swapped, error) {
 	s := c.model
@@ -177,10 +178,10 @@ func (w *swapping) asPlanned(p *Swap) error {
 		return err
 	}
 	if mark.FenceEpoch != p.Epoch {
-		return outbox.ErrLeaseLost
+		return event.ErrLeaseLost
 	}
 	if mark.AppliedSeq != p.AppliedSeq || mark.AppliedHash != p.AppliedHash {
-		return outbox.Conflict("the projections of campaign %q are at event %d now, not at event %d as before", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
+		return event.Conflict("the projections of campaign %q are at event %d now, not at event %d as before", p.CampaignID, mark.AppliedSeq, p.AppliedSeq)
 	}
 	stands := make(map[string]Position)
 	if err := w.a.t.Each(collectStands(stands), selectStands+w.a.t.ForUpdate, p.CampaignID); err != nil {
@@ -190,9 +191,9 @@ func (w *swapping) asPlanned(p *Swap) error {
 		if err := projection.stoodAt(stands, p); err != nil {
 			return err
 		}
-		if now := stands[projection.Name]; slices.Contains(w.a.paused, projection.Name) && now.State != "" && now.State != outbox.CursorLive && projection.Seq > now.AppliedSeq {
-			refusal := outbox.Conflict("projection %q is paused for all campaigns; resume it for all of them first", projection.Name)
-			refusal.Err = fmt.Errorf("%w: %w", outbox.ErrConflict, ErrPausedForAll)
+		if now := stands[projection.Name]; slices.Contains(w.a.paused, projection.Name) && now.State != "" && now.State != campaign.CursorLive && projection.Seq > now.AppliedSeq {
+			refusal := event.Conflict("projection %q is paused for all campaigns; resume it for all of them first", projection.Name)
+			refusal.Err = fmt.Errorf("%w: %w", event.ErrConflict, ErrPausedForAll)
 			return refusal
 		}
 	}
@@ -209,22 +210,22 @@ func (p *SwapProjection) stoodAt(stands map[string]Position, plan *Swap) error {
 	if plan.Watermark != nil {
 		level = plan.Watermark.Seq
 	}
-	if p.State == outbox.CursorLive && p.Seq != level {
-		return outbox.Conflict("projection %q of campaign %q was replayed up to event %d and cannot go live at event %d", p.Name, plan.CampaignID, p.Seq, level)
+	if p.State == campaign.CursorLive && p.Seq != level {
+		return event.Conflict("projection %q of campaign %q was replayed up to event %d and cannot go live at event %d", p.Name, plan.CampaignID, p.Seq, level)
 	}
 	if p.Expect == nil {
 		return nil
 	}
 	now, known := stands[p.Name]
 	if !known {
-		now = Position{Generation: 1, State: outbox.CursorLive}
+		now = Position{Generation: 1, State: campaign.CursorLive}
 	}
 	want := *p.Expect
-	if now.State == outbox.CursorLive && want.State == outbox.CursorLive {
+	if now.State == campaign.CursorLive && want.State == campaign.CursorLive {
 		now.AppliedSeq, want.AppliedSeq = 0, 0
 	}
 	if now != want {
-		return outbox.Conflict("projection %q of campaign %q is %s at event %d in generation %d now, not %s at event %d in generation %d as it was",
+		return event.Conflict("projection %q of campaign %q is %s at event %d in generation %d now, not %s at event %d in generation %d as it was",
 			p.Name, plan.CampaignID, now.State, now.AppliedSeq, now.Generation, want.State, want.AppliedSeq, want.Generation)
 	}
 	return nil
@@ -232,10 +233,10 @@ func (p *SwapProjection) stoodAt(stands map[string]Position, plan *Swap) error {
 
 // replace deletes the live rows, referring rows first, and copies the scratch rows.
 func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error {
-	t, tables, rows := w.a.t, tablesOf([]Swap{*p}), make(map[string]*outbox.RowsReplaced)
-	result.Rows = make(map[string]*outbox.RowsReplaced)
+	t, tables, rows := w.a.t, tablesOf([]Swap{*p}), make(map[string]*campaign.RowsReplaced)
+	result.Rows = make(map[string]*campaign.RowsReplaced)
 	for _, projection := range p.Projections {
-		result.Rows[projection.Name] = new(outbox.RowsReplaced)
+		result.Rows[projection.Name] = new(campaign.RowsReplaced)
 		for _, table := range projection.Tables {
 			rows[table] = result.Rows[projection.Name]
 		}

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -69,11 +70,11 @@ func TestSwap_replacesRowsInTheNextGeneration(t *testing.T) {
 	f, c, claims := rebuilt(t, "old", "a", "b")
 	mustShow(f, "a", showing(5, "old"))
 	_, stands := standsOf(f, "a")
-	must.Hold(t, stands["tally"] == (readmodel.Position{AppliedSeq: 5, Generation: 2, State: outbox.CursorLive}), "after the first rebuild the cursors are %+v", stands)
+	must.Hold(t, stands["tally"] == (readmodel.Position{AppliedSeq: 5, Generation: 2, State: campaign.CursorLive}), "after the first rebuild the cursors are %+v", stands)
 	f.ReplayTally(c, "a", 1, 4, "new")
 	f.ReplayTally(c, "b", 1, 6, "new")
 	done := f.MustSwap(c, storetest.PlanFor(claims[1]), storetest.PlanFor(claims[0]))
-	must.Hold(t, done[0].CampaignID == "b" && *done[0].Rows["tally"] == (outbox.RowsReplaced{Before: 6, After: 7}) && done[1].CampaignID == "a" && *done[1].Rows["tally"] == (outbox.RowsReplaced{Before: 6, After: 5}), "swapped %+v", done)
+	must.Hold(t, done[0].CampaignID == "b" && *done[0].Rows["tally"] == (campaign.RowsReplaced{Before: 6, After: 7}) && done[1].CampaignID == "a" && *done[1].Rows["tally"] == (campaign.RowsReplaced{Before: 6, After: 5}), "swapped %+v", done)
 	mustShow(f, "a", showing(4, "new"))
 	mustShow(f, "b", showing(6, "new"))
 	w, stands := standsOf(f, "a")
@@ -97,14 +98,14 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 	}{
 		"fence raised": {func(f *fixture, p *readmodel.Swap) {
 			f.ExecProjections(`update projection_watermarks set fence_epoch = fence_epoch + 1 where campaign_id = 'a'`)
-		}, outbox.ErrLeaseLost},
-		"claimed and not fenced": {func(_ *fixture, p *readmodel.Swap) { p.Epoch++ }, outbox.ErrLeaseLost},
-		"watermark moved":        {func(f *fixture, p *readmodel.Swap) { f.SetWatermark("a", 6, p.Epoch) }, outbox.ErrConflict},
-		"watermark moved back":   {func(f *fixture, p *readmodel.Swap) { p.AppliedSeq = 6 }, outbox.ErrConflict},
-		"another event there":    {func(f *fixture, p *readmodel.Swap) { p.AppliedHash = "other" }, outbox.ErrConflict},
-		"another generation":     {stand(readmodel.Position{AppliedSeq: 5, Generation: 1, State: outbox.CursorLive}), outbox.ErrConflict},
-		"set aside meanwhile":    {stand(readmodel.Position{AppliedSeq: 5, Generation: 2, State: outbox.CursorQuarantined}), outbox.ErrConflict},
-		"live and not level":     {func(_ *fixture, p *readmodel.Swap) { p.Projections[0].Seq = 4 }, outbox.ErrConflict},
+		}, event.ErrLeaseLost},
+		"claimed and not fenced": {func(_ *fixture, p *readmodel.Swap) { p.Epoch++ }, event.ErrLeaseLost},
+		"watermark moved":        {func(f *fixture, p *readmodel.Swap) { f.SetWatermark("a", 6, p.Epoch) }, event.ErrConflict},
+		"watermark moved back":   {func(f *fixture, p *readmodel.Swap) { p.AppliedSeq = 6 }, event.ErrConflict},
+		"another event there":    {func(f *fixture, p *readmodel.Swap) { p.AppliedHash = "other" }, event.ErrConflict},
+		"another generation":     {stand(readmodel.Position{AppliedSeq: 5, Generation: 1, State: campaign.CursorLive}), event.ErrConflict},
+		"set aside meanwhile":    {stand(readmodel.Position{AppliedSeq: 5, Generation: 2, State: campaign.CursorQuarantined}), event.ErrConflict},
+		"live and not level":     {func(_ *fixture, p *readmodel.Swap) { p.Projections[0].Seq = 4 }, event.ErrConflict},
 		"a key that exists twice": {func(f *fixture, p *readmodel.Swap) {
 			f.ExecProjections(`create unique index once on tally_events (campaign_id, body)`)
 		}, nil},
@@ -115,7 +116,7 @@ func TestSwap_isRefusedWhereSomethingStandsElsewhere(t *testing.T) {
 			f.ReplayTally(s, "a", 1, 3, "new")
 			f.ReplayTally(s, "b", 1, 1, "new")
 			bad, good := storetest.PlanFor(claims[0]), storetest.PlanFor(claims[1])
-			bad.Projections[0].Expect = &readmodel.Position{AppliedSeq: 99, Generation: 2, State: outbox.CursorLive}
+			bad.Projections[0].Expect = &readmodel.Position{AppliedSeq: 99, Generation: 2, State: campaign.CursorLive}
 			c.change(f, &bad)
 			f.ExecProjections(`delete from tally_events where campaign_id = 'b'`)
 			before := live(f, "a")
@@ -230,7 +231,7 @@ func TestSwap_bringsADivergedCampaignInLine(t *testing.T) {
 	plan.Projections[0].Seq, plan.Watermark = 4, &readmodel.NewWatermark{Seq: 4, Hash: e.ChainHash}
 	f.MustSwap(c, plan)
 	w, stands := standsOf(f, "a")
-	must.Hold(t, w.AppliedSeq == 4 && w.AppliedHash == e.ChainHash && stands["tally"].State == outbox.CursorLive, "the watermark is %+v, the cursors %+v", w, stands)
+	must.Hold(t, w.AppliedSeq == 4 && w.AppliedHash == e.ChainHash && stands["tally"].State == campaign.CursorLive, "the watermark is %+v, the cursors %+v", w, stands)
 	must.Equal(t, must.Get(f.WaitApplied(f.Ctx, "a", 4)).Or(t), 4, "applied")
 	f.ReleaseFromRun(claims...)
 	f.Is("a", "applied 4 of 5, head 5 pending, 1 pending")
@@ -245,7 +246,7 @@ func TestSwap_passesOverWhatIsSkipped(t *testing.T) {
 	f.Kill("a")
 	f.MustSkip("a", 1)
 	f.MustPause("a")
-	skips := must.Get(f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: "a"})).Or(t)
+	skips := must.Get(f.Skips(f.Ctx, event.SkipFilter{CampaignID: "a"})).Or(t)
 	f.SetWatermark("a", 1, 50)
 	if _, err := f.ReconcileCampaign(f.Ctx, "a"); err != nil || f.MustCampaign("a").Diverged == "" {
 		t.Fatal("the campaign is not diverged", err)
@@ -274,8 +275,8 @@ func TestSwap_settlesFailures(t *testing.T) {
 	must.OK(t, err)
 	f.ExecProjections(`update projection_cursors set paused_by = 'ana', paused_at = 7, reason = 'why'`)
 	plan := storetest.PlanFor(claims[0])
-	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 2, Generation: 2, State: outbox.CursorQuarantined}
-	plan.Projections[0].Seq, plan.Projections[0].State = 3, outbox.CursorQuarantined
+	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 2, Generation: 2, State: campaign.CursorQuarantined}
+	plan.Projections[0].Seq, plan.Projections[0].State = 3, campaign.CursorQuarantined
 	plan.Projections[0].Failure = &readmodel.SwapFailure{Failure: *storetest.Failure("bang"), EventType: "counted", Attempts: 1}
 	failures := func() string {
 		return strings.Join(append(storetest.Texts(t, f.ProjectionsDB, `select concat_ws(' ', seq, message, attempts, status, coalesce(resolved_at, 0) > 0) from failures order by id`),
@@ -287,7 +288,7 @@ func TestSwap_settlesFailures(t *testing.T) {
 	f.MustSwap(c, plan)
 	mustShow(f, "a", showing(3, "new"))
 	must.Equal(t, failures(), "3 boom 8 resolved "+yes+"; 4 bang 1 open "+no+"; 1 1", "failures")
-	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 3, Generation: 3, State: outbox.CursorQuarantined}
+	plan.Projections[0].Expect = &readmodel.Position{AppliedSeq: 3, Generation: 3, State: campaign.CursorQuarantined}
 	f.MustSwap(c, plan)
 	must.Equal(t, failures(), "3 boom 8 resolved "+yes+"; 4 bang 2 open "+no+"; 1 1", "after another try failures")
 	f.MustSwap(c, storetest.PlanFor(claims[0]))
@@ -326,7 +327,7 @@ func TestSQLiteSwap_tablesMayReferToEachOther(t *testing.T) {
 	claims := f.ClaimedForRun("a")
 	plan := readmodel.Swap{CampaignID: "a", Epoch: claims[0].Epoch, AppliedSeq: 1, AppliedHash: claims[0].Watermark.AppliedHash}
 	for _, tables := range [][]string{{"first", "second"}, {"second", "first"}} {
-		plan.Projections = []readmodel.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: outbox.CursorLive}}
+		plan.Projections = []readmodel.SwapProjection{{Name: "ring", Tables: tables, Seq: 1, State: campaign.CursorLive}}
 		f.MustSwap(c, plan)
 		must.OK(t, c.Clear(f.Ctx, "a", tables...))
 		_, _, err := c.LoadLive(f.Ctx, "a", tables...)
@@ -341,7 +342,7 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 	c := must.Get(f.OpenScratch(f.Ctx, []readmodel.Projection{p})).Or(t)
 	defer c.Close()
 	f.ReplayTally(c, "a", 1, 2, "new")
-	refused(t, storetest.No(c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})), outbox.ErrConflict, "tally", `"since"`)
+	refused(t, storetest.No(c.Swap(f.Ctx, []readmodel.Swap{storetest.PlanFor(claims[0])})), event.ErrConflict, "tally", `"since"`)
 	mustShow(f, "a", showing(5, "old"))
 }
 

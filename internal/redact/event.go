@@ -4,22 +4,24 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
 // ruleOf returns the hider of a type with a rule of its own, nil for other types: events, which
 // list what is hidden in them, and columns, which have a name.
 func ruleOf(t reflect.Type) hider {
 	switch t {
-	case reflect.TypeFor[outbox.Event]():
+	case reflect.TypeFor[event.Event]():
 		return rule(hideInEvent)
-	case reflect.TypeFor[outbox.Field]():
-		return rule(func(r *Redactor, f *outbox.Field) { f.Value = hideColumn(r, f.Name, f.Value) })
-	case reflect.TypeFor[outbox.FieldChange]():
-		return rule(func(r *Redactor, f *outbox.FieldChange) {
+	case reflect.TypeFor[projection.Field]():
+		return rule(func(r *Redactor, f *projection.Field) { f.Value = hideColumn(r, f.Name, f.Value) })
+	case reflect.TypeFor[projection.FieldChange]():
+		return rule(func(r *Redactor, f *projection.FieldChange) {
 			f.Live, f.Expected = hideColumn(r, f.Name, f.Live), hideColumn(r, f.Name, f.Expected)
 		})
-	case reflect.TypeFor[outbox.ModelCell]():
+	case reflect.TypeFor[timetravel.ModelCell]():
 		return rule(hideInCell)
 	}
 	return nil
@@ -30,14 +32,14 @@ func rule[T any](hide func(*Redactor, *T)) hider {
 }
 
 // hideInCell hides the values of a cell. Of a hidden one even its length is not told.
-func hideInCell(r *Redactor, c *outbox.ModelCell) {
+func hideInCell(r *Redactor, c *timetravel.ModelCell) {
 	if !r.HidesPayloads() && !r.HidesName(c.Name) {
 		c.Value, c.Before = hideColumn(r, c.Name, c.Value), hideColumn(r, c.Name, c.Before)
 		return
 	}
-	c.Value, c.Long = outbox.HiddenJSON, false
+	c.Value, c.Long = event.HiddenJSON, false
 	if c.Changed {
-		c.Before = outbox.HiddenJSON
+		c.Before = event.HiddenJSON
 	}
 }
 
@@ -47,7 +49,7 @@ func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage
 		return nil
 	}
 	if r.HidesPayloads() || r.HidesName(name) {
-		return outbox.HiddenJSON
+		return event.HiddenJSON
 	}
 	hidden, _ := r.JSON(value)
 	return hidden
@@ -56,7 +58,7 @@ func hideColumn(r *Redactor, name string, value json.RawMessage) json.RawMessage
 // hideInEvent hides secrets in an event's documents and in the texts of its envelope, and lists
 // the places in Redacted. With payloads hidden altogether, the documents are nil. Call it once
 // per event: a second call would not find the hidden places for Redacted.
-func hideInEvent(r *Redactor, e *outbox.Event) {
+func hideInEvent(r *Redactor, e *event.Event) {
 	e.Redacted = []string{}
 	for _, text := range e.Envelope() {
 		if text.Name == "campaign_id" || text.Name == "event_type" {
@@ -68,9 +70,9 @@ func hideInEvent(r *Redactor, e *outbox.Event) {
 		}
 	}
 	for _, d := range []struct {
-		part  outbox.Part
+		part  event.Part
 		value *json.RawMessage
-	}{{outbox.PartPayload, &e.Payload}, {outbox.PartMetadata, &e.Metadata}, {outbox.PartTags, &e.Tags}} {
+	}{{event.PartPayload, &e.Payload}, {event.PartMetadata, &e.Metadata}, {event.PartTags, &e.Tags}} {
 		if r.HidesPayloads() {
 			*d.value = nil
 			e.Redacted = append(e.Redacted, string(d.part))

@@ -21,11 +21,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Mark replaces what was hidden.
-const Mark = outbox.Hidden
+const Mark = event.Hidden
 
 // Config is what to hide in addition to the built-in rules.
 type Config struct {
@@ -50,7 +50,7 @@ type Redactor struct {
 	hide   bool
 }
 
-// New creates a Redactor. An invalid pattern is an *outbox.Refusal of kind outbox.ErrInvalid
+// New creates a Redactor. An invalid pattern is an *event.Refusal of kind event.ErrInvalid
 // whose field is redact-key or redact-value.
 func New(c Config) (*Redactor, error) {
 	r := &Redactor{keys: names{}, hide: c.HidePayloads, always: len(c.Values) > 0}
@@ -58,10 +58,10 @@ func New(c Config) (*Redactor, error) {
 	for _, key := range append(slices.Clone(builtinKeys), c.Keys...) {
 		words := wordsOf(key)
 		if len(words) == 0 || len(words) > maxWords {
-			return nil, outbox.Invalid("redact-key", "%q is not a key name: it needs one to %d words of letters or digits, such as api key", key, maxWords)
+			return nil, event.Invalid("redact-key", "%q is not a key name: it needs one to %d words of letters or digits, such as api key", key, maxWords)
 		}
 		if r.keys.add(words); !r.keys.match(key) {
-			return nil, outbox.Invalid("redact-key", "%q can never match: only the last %d bytes of a key name count; use a shorter one", key, maxName)
+			return nil, event.Invalid("redact-key", "%q can never match: only the last %d bytes of a key name count; use a shorter one", key, maxName)
 		}
 		longest := slices.MaxFunc(words, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 		if len(longest) < triggerLeast || !isASCII(longest) {
@@ -73,10 +73,10 @@ func New(c Config) (*Redactor, error) {
 	for _, pattern := range c.Values {
 		re, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, outbox.Invalid("redact-value", "%q is not a regular expression: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+			return nil, event.Invalid("redact-value", "%q is not a regular expression: %s", pattern, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 		}
 		if re.MatchString("") {
-			return nil, outbox.Invalid("redact-value", "%q matches the empty string, and so everything; write a narrower pattern", pattern)
+			return nil, event.Invalid("redact-value", "%q matches the empty string, and so everything; write a narrower pattern", pattern)
 		}
 		r.values = append(r.values, re)
 	}

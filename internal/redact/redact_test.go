@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/cputest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 )
 
@@ -216,7 +216,7 @@ func TestNew_givenPatterns(t *testing.T) {
 	got, paths := r.JSON(json.RawMessage(`{"IBAN":1,"n":12,"card":4111111111111111,"x":["DE12345678901234567890"]}`))
 	must.Hold(t, string(got) == `{"IBAN":"[redacted]","n":12,"card":"[redacted]","x":["[redacted]"]}` && slices.Equal(paths, []string{"IBAN", "card", "x[0]"}), "got %s, %q", got, paths)
 	for _, bad := range []Config{{Keys: []string{""}}, {Keys: []string{"--"}}, {Keys: []string{"a b c d e"}}, {Keys: []string{strings.Repeat("x", maxName+1)}}, {Values: []string{"("}}, {Values: []string{"a*"}}} {
-		var refusal *outbox.Refusal
+		var refusal *event.Refusal
 		_, err := New(bad)
 		must.Hold(t, errors.As(err, &refusal) && refusal.Field != "", "%+v is not refused: %v", bad, err)
 	}

@@ -5,7 +5,8 @@ import (
 	"reflect"
 	"sync"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
 // asIs is the tag value of a field that is never hidden.
@@ -18,7 +19,7 @@ const asIs = "-"
 // Nothing is hidden in a field with the tag `redact:"-"`. It is for fields that identify
 // something and are needed unredacted in links and filters, for fields with the reader's own
 // input, and for fields redacted before. There is no other way to exempt a field. Named string
-// types, such as outbox.Status, are constants of this program and not searched. Unexported
+// types, such as event.Status, are constants of this program and not searched. Unexported
 // fields are ignored.
 func Shown[T any](r *Redactor, value T) T {
 	if hide := hiderOf(reflect.TypeFor[T]()); hide != nil {
@@ -181,6 +182,6 @@ func hideDocument(r *Redactor, value reflect.Value) {
 }
 
 // Of is the redactor as those use it that take values of an event apart.
-func Of(r *Redactor) outbox.Hider {
-	return outbox.Hider{Event: func(e outbox.Event) outbox.Event { return Shown(r, e) }, Name: r.HidesName}
+func Of(r *Redactor) projection.Hider {
+	return projection.Hider{Event: func(e event.Event) event.Event { return Shown(r, e) }, Name: r.HidesName}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const secretText = "password=Leak7"
@@ -19,19 +19,19 @@ type holder struct {
 	base
 	ID      string `redact:"-"`
 	Typed   base   `redact:"-"`
-	Word    outbox.Status
+	Word    event.Status
 	Missing *string
 	Pointer *base
 	List    []base
 	ByName  map[string]string
-	ByKind  map[outbox.Status][]string
+	ByKind  map[event.Status][]string
 	Any     any
 	Raw     json.RawMessage
 }
 
 func full() holder {
 	return holder{base{secretText}, "password=id", base{"password=typed"}, "password=word", nil, &base{secretText}, []base{{secretText}},
-		map[string]string{"apiKey": "Leak7", "note": secretText}, map[outbox.Status][]string{outbox.Dead: {secretText}},
+		map[string]string{"apiKey": "Leak7", "note": secretText}, map[event.Status][]string{event.Dead: {secretText}},
 		map[string]any{"list": []string{secretText}}, json.RawMessage(`{"token":"Leak7"}`)}
 }
 
@@ -52,7 +52,7 @@ func dump(h holder) string {
 // The rule for events names their fields, to list the hidden ones.
 func TestShown_hidesEveryTextOfAnEvent(t *testing.T) {
 	t.Parallel()
-	var e outbox.Event
+	var e event.Event
 	v := reflect.ValueOf(&e).Elem()
 	texts := 0
 	for i := range v.NumField() {
@@ -66,7 +66,7 @@ func TestShown_hidesEveryTextOfAnEvent(t *testing.T) {
 			texts++
 		}
 	}
-	e.Skipped = &outbox.Skip{Reason: secretText}
+	e.Skipped = &event.Skip{Reason: secretText}
 	shown := Shown(Builtin(), e)
 	text, err := json.Marshal(shown)
 	must.Hold(t, err == nil && !strings.Contains(string(text), "Leak7"), "a secret is shown: %s (%v)", text, err)

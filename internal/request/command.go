@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // CommandLine writes a command of the program for a POSIX shell: its name, the fields of a request that
@@ -20,7 +20,7 @@ func CommandLine(command string, asked any, arguments ...string) string {
 		line += " --" // an argument may begin with a dash
 	}
 	for _, argument := range arguments {
-		line += " " + outbox.ShellWord(argument)
+		line += " " + event.ShellWord(argument)
 	}
 	return line
 }
@@ -40,12 +40,12 @@ func flags(v reflect.Value) string {
 			text += flags(value)
 		case Repeats(f):
 			for _, one := range value.Interface().([]string) {
-				text += name + "=" + outbox.ShellWord(one)
+				text += name + "=" + event.ShellWord(one)
 			}
 		case value.Kind() == reflect.Bool:
 			text += name
 		default:
-			text += name + "=" + outbox.ShellWord(fmt.Sprint(value.Interface()))
+			text += name + "=" + event.ShellWord(fmt.Sprint(value.Interface()))
 		}
 	}
 	return text

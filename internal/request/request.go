@@ -23,7 +23,12 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/samples"
 )
 
 // Invalid is an ErrInvalid about several fields.
@@ -31,8 +36,8 @@ type Invalid struct {
 	Fields map[string]string // what is wrong with each, by its name
 }
 
-// Unwrap returns outbox.ErrInvalid.
-func (e *Invalid) Unwrap() error { return outbox.ErrInvalid }
+// Unwrap returns event.ErrInvalid.
+func (e *Invalid) Unwrap() error { return event.ErrInvalid }
 
 func (e *Invalid) Error() string {
 	messages := make([]string, 0, len(e.Fields))
@@ -95,20 +100,20 @@ func newChecker() *validator.Validate {
 
 // Aliases are validation rules shared by several requests, by their name in field tags.
 var Aliases = map[string]string{
-	"action": oneOf(outbox.AuditedActions()),
-	"status": oneOf(outbox.Statuses), "state": oneOf(outbox.States), "span": oneOf(outbox.Spans), "range": oneOf(outbox.RangeNames), "role": oneOf(outbox.Roles),
-	"runkind": oneOf(outbox.RunKinds), "startedkind": oneOf(outbox.ScopedRunKinds), "runstatus": oneOf(outbox.RunStatuses),
-	"operationstatus": oneOf(outbox.OperationStatuses), "rowresult": oneOf(outbox.RowResults),
+	"action": oneOf(operator.AuditedActions()),
+	"status": oneOf(event.Statuses), "state": oneOf(campaign.States), "span": oneOf(samples.Spans), "range": oneOf(samples.RangeNames), "role": oneOf(operator.Roles),
+	"runkind": oneOf(replay.RunKinds), "startedkind": oneOf(replay.ScopedRunKinds), "runstatus": oneOf(replay.RunStatuses),
+	"operationstatus": oneOf(operations.OperationStatuses), "rowresult": oneOf(operations.RowResults),
 
-	"id":          atMost(outbox.MaxIDLength),
-	"fingerprint": atMost(outbox.MaxFingerprint),
-	"reason":      atMost(outbox.MaxReason),
-	"phrase":      atMost(outbox.MaxPhrase),
-	"note":        atMost(outbox.MaxNote),
+	"id":          atMost(event.MaxIDLength),
+	"fingerprint": atMost(event.MaxFingerprint),
+	"reason":      atMost(event.MaxReason),
+	"phrase":      atMost(event.MaxPhrase),
+	"note":        atMost(event.MaxNote),
 	"cursor":      atMost(2000),
-	"pagesize":    upTo(outbox.MaxPage),
-	"requeued":    upTo(outbox.MaxRequeue),
-	"operated":    upTo(outbox.MaxOperation),
+	"pagesize":    upTo(event.MaxPage),
+	"requeued":    upTo(event.MaxRequeue),
+	"operated":    upTo(event.MaxOperation),
 }
 
 // embedded stands for an embedded struct, which is no part of the name of its fields.
@@ -150,7 +155,7 @@ func rule(f validator.FieldError) string {
 	case "required":
 		return "is required"
 	case "oneof":
-		return fmt.Sprintf("%q is unknown; use %s", fmt.Sprint(f.Value()), outbox.OrList(strings.Fields(f.Param())))
+		return fmt.Sprintf("%q is unknown; use %s", fmt.Sprint(f.Value()), event.OrList(strings.Fields(f.Param())))
 	case "min":
 		return "must be " + f.Param() + " or more"
 	case "max":
@@ -182,7 +187,7 @@ func Fill(params any, values url.Values, now time.Time) error {
 	if !since.IsValid() {
 		return nil
 	}
-	from, until, err := outbox.ParseRange(values.Get("since"), values.Get("until"), now)
+	from, until, err := event.ParseRange(values.Get("since"), values.Get("until"), now)
 	since.Set(reflect.ValueOf(from))
 	v.FieldByName("Until").Set(reflect.ValueOf(until))
 	return err
@@ -288,15 +293,15 @@ func against(value any, rules string) string {
 
 // Command is the command of an action that is asked for with a request: its reason, its phrase and
 // what the caller saw, so far as the request has them.
-func Command(asked any, by outbox.Operator) outbox.Command {
-	v, o := reflect.ValueOf(asked), outbox.Command{By: by}
+func Command(asked any, by operator.Operator) operator.Command {
+	v, o := reflect.ValueOf(asked), operator.Command{By: by}
 	for name, field := range map[string]*string{"Reason": &o.Reason, "Confirm": &o.Confirm} {
 		if f := v.FieldByName(name); f.IsValid() {
 			*field = f.String()
 		}
 	}
 	if f := v.FieldByName("Expected"); f.IsValid() {
-		o.Expected, _ = f.Interface().(*outbox.Expected)
+		o.Expected, _ = f.Interface().(*operator.Expected)
 	}
 	return o
 }
@@ -313,8 +318,8 @@ func Values(params any) url.Values {
 		case []string:
 			all[name] = value
 		case time.Time:
-			if all.Set(name, outbox.FormatSince(value)); name == "until" {
-				all.Set(name, outbox.FormatUntil(value))
+			if all.Set(name, event.FormatSince(value)); name == "until" {
+				all.Set(name, event.FormatUntil(value))
 			}
 		default:
 			all.Set(name, fmt.Sprint(value))
@@ -330,20 +335,20 @@ func JSON(body []byte, into any) error {
 	err := dec.Decode(into)
 	if err == nil {
 		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return outbox.Invalid("", "there is data after the JSON object")
+			return event.Invalid("", "there is data after the JSON object")
 		}
-		return outbox.CheckKeys(body, into)
+		return event.CheckKeys(body, into)
 	}
 	var typed *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &typed) && typed.Field == "":
-		return outbox.Invalid("", "the body must be a JSON object, not a %s", typed.Value)
+		return event.Invalid("", "the body must be a JSON object, not a %s", typed.Value)
 	case errors.As(err, &typed):
-		return outbox.Invalid(typed.Field, "%s cannot be a %s", typed.Field, typed.Value)
+		return event.Invalid(typed.Field, "%s cannot be a %s", typed.Field, typed.Value)
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
 		if field, err := strconv.Unquote(name); err == nil {
-			return outbox.Invalid(field, "unknown field %s; allowed are %s", name, outbox.OrList(fieldNames(reflect.TypeOf(into))))
+			return event.Invalid(field, "unknown field %s; allowed are %s", name, event.OrList(fieldNames(reflect.TypeOf(into))))
 		}
 	}
 	return NotJSON(err)
@@ -354,11 +359,11 @@ func NotJSON(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return outbox.Invalid("", "not JSON at byte %d: %s", syntax.Offset, syntax.Error())
+		return event.Invalid("", "not JSON at byte %d: %s", syntax.Offset, syntax.Error())
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return outbox.Invalid("", "the JSON ends too early")
+		return event.Invalid("", "the JSON ends too early")
 	}
-	return outbox.Invalid("", "not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return event.Invalid("", "not JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // fieldNames lists the names of a request's fields.

@@ -7,8 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -16,21 +20,21 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // everything has a field of each kind.
 type everything struct {
-	outbox.ReasonRequest
-	Text   string           `json:"some_text,omitempty" validate:"id"`
-	Status outbox.Status    `json:"status,omitempty" validate:"omitempty,status"`
-	Count  int              `json:"count,omitempty" validate:"omitempty,min=2,max=9" name:"times"`
-	Seq    *int64           `json:"seq,omitempty" validate:"omitnil,min=0"`
-	Dry    bool             `json:"dry,omitempty"`
-	Pause  time.Duration    `json:"pause,omitempty"`
-	At     *time.Time       `json:"at,omitempty" kong:"-"`
-	Names  []string         `json:"names,omitempty" validate:"dive,required,id"`
-	Seen   *outbox.Expected `json:"seen,omitempty" kong:"-"`
-	Filter *outbox.DeadRows `json:"filter,omitempty"`
-	Rows   []outbox.RowKey  `json:"rows,omitempty" kong:"-"` // which only JSON has
-	Since  time.Time        `json:"since" validate:"text,maxbytes=100" kong:"-"`
-	Until  time.Time        `json:"until" validate:"text,maxbytes=100" kong:"-"`
-	Inside string           `json:"-"`
+	operator.ReasonRequest
+	Text   string             `json:"some_text,omitempty" validate:"id"`
+	Status event.Status       `json:"status,omitempty" validate:"omitempty,status"`
+	Count  int                `json:"count,omitempty" validate:"omitempty,min=2,max=9" name:"times"`
+	Seq    *int64             `json:"seq,omitempty" validate:"omitnil,min=0"`
+	Dry    bool               `json:"dry,omitempty"`
+	Pause  time.Duration      `json:"pause,omitempty"`
+	At     *time.Time         `json:"at,omitempty" kong:"-"`
+	Names  []string           `json:"names,omitempty" validate:"dive,required,id"`
+	Seen   *operator.Expected `json:"seen,omitempty" kong:"-"`
+	Filter *campaign.DeadRows `json:"filter,omitempty"`
+	Rows   []event.RowKey     `json:"rows,omitempty" kong:"-"` // which only JSON has
+	Since  time.Time          `json:"since" validate:"text,maxbytes=100" kong:"-"`
+	Until  time.Time          `json:"until" validate:"text,maxbytes=100" kong:"-"`
+	Inside string             `json:"-"`
 }
 
 func ref[T any](v T) *T { return &v }
@@ -40,12 +44,12 @@ func TestFill_readsEachKindOfField(t *testing.T) {
 	for query, want := range map[string]everything{
 		"":                                         {},
 		"some_text=&count=&names=&unknown=1":       {Names: []string{}},
-		"reason=why&some_text=a%26b&status=dead":   {ReasonRequest: outbox.ReasonRequest{Reason: "why"}, Text: "a&b", Status: outbox.Dead},
+		"reason=why&some_text=a%26b&status=dead":   {ReasonRequest: operator.ReasonRequest{Reason: "why"}, Text: "a&b", Status: event.Dead},
 		"count=9&seq=0&dry=true&pause=1m30s":       {Count: 9, Seq: ref(int64(0)), Dry: true, Pause: 90 * time.Second},
 		"at=2026-11-21T12:00:00Z":                  {At: &noon},
 		"names=a&names=&names=b":                   {Names: []string{"a", "b"}},
-		"seen_status=dead&seen_attempt_count=0":    {Seen: &outbox.Expected{Status: outbox.Dead, AttemptCount: ref(0)}},
-		"filter_campaign_id=c&rows=c%2F1&Inside=x": {Filter: &outbox.DeadRows{CampaignID: "c"}},
+		"seen_status=dead&seen_attempt_count=0":    {Seen: &operator.Expected{Status: event.Dead, AttemptCount: ref(0)}},
+		"filter_campaign_id=c&rows=c%2F1&Inside=x": {Filter: &campaign.DeadRows{CampaignID: "c"}},
 		"since=-2h&until=2026-11-21":               {Since: noon.Add(-2 * time.Hour), Until: noon.Add(12 * time.Hour)},
 	} {
 		var got everything
@@ -80,17 +84,17 @@ func TestFill_saysWhatAFieldMustBe(t *testing.T) {
 	} {
 		err := request.Fill(new(everything), must.Get(url.ParseQuery(query)).Or(t), noon)
 		invalid, is := errors.AsType[*request.Invalid](err)
-		must.Need(t, is && errors.Is(err, outbox.ErrInvalid), "%s: %v", query, err)
+		must.Need(t, is && errors.Is(err, event.ErrInvalid), "%s: %v", query, err)
 		must.Equal(t, invalid.Error(), want, query)
 	}
-	must.Hold(t, errors.Is(request.Fill(new(everything), url.Values{"since": {"soon"}}, noon), outbox.ErrInvalid), "a range since soon is taken")
+	must.Hold(t, errors.Is(request.Fill(new(everything), url.Values{"since": {"soon"}}, noon), event.ErrInvalid), "a range since soon is taken")
 }
 
 // What Values writes is what Fill reads.
 func TestValues_areReadAgain(t *testing.T) {
 	t.Parallel()
 	for want, asked := range map[string]everything{
-		"":                               {Count: -1, Inside: "x", Rows: []outbox.RowKey{{CampaignID: "c", Seq: 1}}},
+		"":                               {Count: -1, Inside: "x", Rows: []event.RowKey{{CampaignID: "c", Seq: 1}}},
 		"count=3&dry=true&some_text=a+b": {Text: "a b", Count: 3, Dry: true},
 		"names=b&names=a&pause=1m30s":    {Names: []string{"b", "a"}, Pause: 90 * time.Second},
 		"seq=0&since=2026-11-21&until=2026-11-21T12%3A00%3A00Z": {Seq: ref(int64(0)), Since: noon.Truncate(24 * time.Hour), Until: noon},
@@ -107,7 +111,7 @@ func TestJSON_takesOneObjectOfKnownFields(t *testing.T) {
 	t.Parallel()
 	var taken everything
 	must.OK(t, request.JSON([]byte(` {"some_text":"a","seen":{"status":"dead"}} `), &taken))
-	must.Equal(t, taken, everything{Text: "a", Seen: &outbox.Expected{Status: outbox.Dead}})
+	must.Equal(t, taken, everything{Text: "a", Seen: &operator.Expected{Status: event.Dead}})
 	for body, want := range map[string]string{
 		``:                         "the JSON ends too early",
 		`{"some_text":"a"`:         "the JSON ends too early",
@@ -120,22 +124,22 @@ func TestJSON_takesOneObjectOfKnownFields(t *testing.T) {
 		`{"dry":true,"dry":false}`: "dry is given twice",
 	} {
 		err := request.JSON([]byte(body), new(everything))
-		refusal, is := errors.AsType[*outbox.Refusal](err)
-		must.Hold(t, is && errors.Is(err, outbox.ErrInvalid) && strings.HasPrefix(refusal.Detail, want), "%s: %v, want %s", body, err, want)
+		refusal, is := errors.AsType[*event.Refusal](err)
+		must.Hold(t, is && errors.Is(err, event.ErrInvalid) && strings.HasPrefix(refusal.Detail, want), "%s: %v, want %s", body, err, want)
 	}
 }
 
 func TestCommand_isWhatTheRequestHas(t *testing.T) {
 	t.Parallel()
-	ana, seen := outbox.Operator{Name: "ana"}, &outbox.Expected{HeadSeq: 3}
+	ana, seen := operator.Operator{Name: "ana"}, &operator.Expected{HeadSeq: 3}
 	for _, c := range []struct {
 		asked any
-		want  outbox.Command
+		want  operator.Command
 	}{
-		{struct{}{}, outbox.Command{By: ana}},
-		{outbox.ActionRequest{ReasonRequest: outbox.ReasonRequest{Reason: "why"}, Expected: seen}, outbox.Command{By: ana, Reason: "why", Expected: seen}},
-		{outbox.DiscardRequest{Reason: "why", Confirm: "yes"}, outbox.Command{By: ana, Reason: "why", Confirm: "yes"}},
-		{outbox.OperationActionRequest{Expected: &outbox.ExpectedOperation{}}, outbox.Command{By: ana}}, // of no row
+		{struct{}{}, operator.Command{By: ana}},
+		{operator.ActionRequest{ReasonRequest: operator.ReasonRequest{Reason: "why"}, Expected: seen}, operator.Command{By: ana, Reason: "why", Expected: seen}},
+		{inbound.DiscardRequest{Reason: "why", Confirm: "yes"}, operator.Command{By: ana, Reason: "why", Confirm: "yes"}},
+		{operations.OperationActionRequest{Expected: &operations.ExpectedOperation{}}, operator.Command{By: ana}}, // of no row
 	} {
 		must.Equal(t, request.Command(c.asked, ana), c.want)
 	}
@@ -143,7 +147,7 @@ func TestCommand_isWhatTheRequestHas(t *testing.T) {
 
 func TestCommandLine_hasTheFlagsThatAreSet(t *testing.T) {
 	t.Parallel()
-	why := outbox.ReasonRequest{Reason: "it's late"}
+	why := operator.ReasonRequest{Reason: "it's late"}
 	for _, c := range []struct {
 		asked     any
 		arguments []string
@@ -154,8 +158,8 @@ func TestCommandLine_hasTheFlagsThatAreSet(t *testing.T) {
 		{nil, []string{"-c 1", "2"}, "do -- '-c 1' 2"},
 		{everything{ReasonRequest: why, Text: "-x", Count: 3, Seq: ref(int64(0)), Dry: true, Pause: time.Minute}, nil, `do --reason='it'\''s late' --some-text=-x --times=3 --seq=0 --dry --pause=1m0s`},
 		{everything{Names: []string{"a", "b c"}}, []string{""}, "do --names=a --names='b c' -- ''"},
-		{everything{Filter: &outbox.DeadRows{CampaignID: "c", Limit: ref(7)}, Dry: true}, nil, "do --dry --campaign=c --limit=7"},
-		{everything{At: &noon, Since: noon, Until: noon, Seen: &outbox.Expected{HeadSeq: 1}, Rows: []outbox.RowKey{{Seq: 1}}, Inside: "x"}, nil, "do"},
+		{everything{Filter: &campaign.DeadRows{CampaignID: "c", Limit: ref(7)}, Dry: true}, nil, "do --dry --campaign=c --limit=7"},
+		{everything{At: &noon, Since: noon, Until: noon, Seen: &operator.Expected{HeadSeq: 1}, Rows: []event.RowKey{{Seq: 1}}, Inside: "x"}, nil, "do"},
 	} {
 		must.Equal(t, request.CommandLine("do", c.asked, c.arguments...), c.want)
 	}

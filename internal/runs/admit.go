@@ -10,48 +10,51 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Start queues a run over a scope of the loaded projections for workers. It returns
-// outbox.ErrInvalid for an invalid request, and for a rebuild of all campaigns without a reason or its
-// phrase, outbox.ErrNotFound for an unknown campaign, and outbox.ErrConflict if another active run has
+// event.ErrInvalid for an invalid request, and for a rebuild of all campaigns without a reason or its
+// phrase, event.ErrNotFound for an unknown campaign, and event.ErrConflict if another active run has
 // part of its scope, or where the mode does not permit changes.
-func (rs *Runs) Start(ctx context.Context, o outbox.Command, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
+func (rs *Runs) Start(ctx context.Context, o operator.Command, order replay.RunRequest, loaded []campaign.ProjectionInfo) (replay.Run, error) {
 	order.Campaigns = slices.Compact(slices.Sorted(slices.Values(order.Campaigns)))
 	asked := auditTarget(order)
-	a := &store.Change{Command: o, Action: outbox.ActionRunStart, Before: asked, Asked: asked}
+	a := &store.Change{Command: o, Action: operator.ActionRunStart, Before: asked, Asked: asked}
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0] // of a refusal as well
 	}
 	with, err := rs.keptVersion(ctx, order, loaded)
 	if err != nil {
-		return outbox.Run{}, rs.core.Refused(ctx, a, err)
+		return replay.Run{}, rs.core.Refused(ctx, a, err)
 	}
-	return rs.start(ctx, a, func(t *tx, now int64) (outbox.Run, error) { return rs.admitRun(t, o, order, with, loaded, now) })
+	return rs.start(ctx, a, func(t *tx, now int64) (replay.Run, error) { return rs.admitRun(t, o, order, with, loaded, now) })
 }
 
 // keptVersion reads the version of a projection's file that a verify is to compare with; nil if it is the
 // loaded one.
-func (rs *Runs) keptVersion(ctx context.Context, order outbox.RunRequest, loaded []outbox.ProjectionInfo) (*rehearsalRow, error) {
+func (rs *Runs) keptVersion(ctx context.Context, order replay.RunRequest, loaded []campaign.ProjectionInfo) (*rehearsalRow, error) {
 	if order.WithVersion == "" {
 		return nil, nil
 	}
-	if order.Kind != outbox.RunVerify || len(order.Projections) != 1 {
-		return nil, outbox.Invalid("with_version", "with_version is for a verify of one projection")
+	if order.Kind != replay.RunVerify || len(order.Projections) != 1 {
+		return nil, event.Invalid("with_version", "with_version is for a verify of one projection")
 	}
 	d, err := rs.core.KeptDefinition(ctx, order.Projections[0], order.WithVersion)
-	if err != nil || slices.ContainsFunc(loaded, func(p outbox.ProjectionInfo) bool { return p.Name == d.Projection && p.Version == d.Version }) {
+	if err != nil || slices.ContainsFunc(loaded, func(p campaign.ProjectionInfo) bool { return p.Name == d.Projection && p.Version == d.Version }) {
 		return nil, err
 	}
-	return &rehearsalRow{versions: map[string]string{d.Projection: d.Version}, files: []outbox.RehearsalFile{d.File}}, nil
+	return &rehearsalRow{versions: map[string]string{d.Projection: d.Version}, files: []campaign.RehearsalFile{d.File}}, nil
 }
 
 // start performs the action that admits a run, and wakes workers for it.
-func (rs *Runs) start(ctx context.Context, a *store.Change, admit func(*tx, int64) (outbox.Run, error)) (outbox.Run, error) {
-	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
+func (rs *Runs) start(ctx context.Context, a *store.Change, admit func(*tx, int64) (replay.Run, error)) (replay.Run, error) {
+	run, err := perform(ctx, rs, a, func(t *tx, now int64) (replay.Run, error) {
 		run, err := admit(t, now)
 		if err == nil {
 			started(a, run)
@@ -66,13 +69,13 @@ func (rs *Runs) start(ctx context.Context, a *store.Change, admit func(*tx, int6
 
 // started adds the run to the record of the action that started it. The campaign of the record is
 // that of the request, by which a repeat is known: a rehearsal may find one that was not named.
-func started(a *store.Change, run outbox.Run) {
-	a.Target, a.After = outbox.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
+func started(a *store.Change, run replay.Run) {
+	a.Target, a.After = operator.RunTarget(run.ID), map[string]any{"run_id": run.ID, "scope": run.Scope()}
 }
 
 // auditTarget describes a request for its audit record. Campaigns named one by one are recorded as
 // their number and a digest.
-func auditTarget(order outbox.RunRequest) map[string]any {
+func auditTarget(order replay.RunRequest) map[string]any {
 	asked := map[string]any{"kind": order.Kind, "all_campaigns": order.All, "campaigns_named": len(order.Campaigns),
 		"projections": slices.Compact(slices.Sorted(slices.Values(order.Projections))), "until_seq": order.UntilSeq, "rate": order.Rate, "with_version": order.WithVersion}
 	if len(order.Campaigns) > 0 {
@@ -87,23 +90,23 @@ func auditTarget(order outbox.RunRequest) map[string]any {
 
 // admitRun queues a run, with other files than the loaded ones or nil, within an action. The caller must wake
 // workers once the action is committed.
-func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, with *rehearsalRow, loaded []outbox.ProjectionInfo, now int64) (outbox.Run, error) {
+func (rs *Runs) admitRun(t *tx, o operator.Command, order replay.RunRequest, with *rehearsalRow, loaded []campaign.ProjectionInfo, now int64) (replay.Run, error) {
 	r, err := rs.requested(order, loaded)
 	if err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	r.queue(o, now)
 	if err := t.knownCampaigns(r); err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	if err := rs.core.Require(o, 0); err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	if err := t.confirmRebuild(o, *r); err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	if err := t.lockAdmission(); err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	err = rs.takeScope(t, r, now, func() error {
 		if with != nil {
@@ -115,8 +118,8 @@ func (rs *Runs) admitRun(t *tx, o outbox.Command, order outbox.RunRequest, with 
 }
 
 // requested makes a run of a request that is sound by itself, over projections that are loaded.
-func (rs *Runs) requested(order outbox.RunRequest, loaded []outbox.ProjectionInfo) (*runRow, error) {
-	r := &runRow{Run: outbox.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate}}
+func (rs *Runs) requested(order replay.RunRequest, loaded []campaign.ProjectionInfo) (*runRow, error) {
+	r := &runRow{Run: replay.Run{Kind: order.Kind, All: order.All, UntilSeq: order.UntilSeq, Rate: order.Rate}}
 	r.cover(slices.Compact(slices.Sorted(slices.Values(order.Campaigns))))
 	if err := rs.soundRun(r); err != nil {
 		return nil, err
@@ -133,28 +136,28 @@ func (r *runRow) cover(campaigns []string) {
 }
 
 // queue makes the run one that a command asked for and no process has begun.
-func (r *runRow) queue(o outbox.Command, now int64) {
-	r.Status, r.RequestedAt, r.UpdatedAt = outbox.RunQueued, sqldb.At(now), sqldb.At(now)
+func (r *runRow) queue(o operator.Command, now int64) {
+	r.Status, r.RequestedAt, r.UpdatedAt = replay.RunQueued, sqldb.At(now), sqldb.At(now)
 	r.Reason, r.RequestedBy, r.Via, r.RequestID = o.Reason, o.By.Name, o.By.Via, o.RequestID
 }
 
 // confirmRebuild refuses a rebuild of all campaigns without a reason or its phrase.
-func (t *tx) confirmRebuild(o outbox.Command, r runRow) error {
-	if r.Kind != outbox.RunRebuild || !r.All {
+func (t *tx) confirmRebuild(o operator.Command, r runRow) error {
+	if r.Kind != replay.RunRebuild || !r.All {
 		return nil
 	}
 	if err := t.totalRun(&r); err != nil {
 		return err
 	}
 	if r.Campaigns.Total > 0 && strings.TrimSpace(o.Reason) == "" {
-		return outbox.Invalid("reason", "a rebuild of all campaigns requires a reason")
+		return event.Invalid("reason", "a rebuild of all campaigns requires a reason")
 	}
-	return outbox.ActionRunStart.Confirm(o.Confirm, r.reach())
+	return operator.ActionRunStart.Confirm(o.Confirm, r.reach())
 }
 
 // reach is what the confirmation of the run depends on, once its campaigns are counted.
-func (r *runRow) reach() (reach outbox.Reach) {
-	if r.Kind == outbox.RunRebuild && r.All {
+func (r *runRow) reach() (reach operator.Reach) {
+	if r.Kind == replay.RunRebuild && r.All {
 		reach.Rebuilt = r.Campaigns.Total
 	}
 	return reach
@@ -163,24 +166,24 @@ func (r *runRow) reach() (reach outbox.Reach) {
 // soundRun refuses a request that is invalid by itself.
 func (rs *Runs) soundRun(r *runRow) error {
 	switch {
-	case !slices.Contains(outbox.RunKinds, r.Kind):
-		return outbox.Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", string(r.Kind))
-	case r.Kind == outbox.RunRehearse && !r.admitted():
-		return outbox.Invalid("kind", "a rehearsal needs changed projection files; start it at /rehearsals")
+	case !slices.Contains(replay.RunKinds, r.Kind):
+		return event.Invalid("kind", "kind %q is unknown; use replay, verify or rebuild", string(r.Kind))
+	case r.Kind == replay.RunRehearse && !r.admitted():
+		return event.Invalid("kind", "a rehearsal needs changed projection files; start it at /rehearsals")
 	case r.All && len(r.CampaignIDs) > 0:
-		return outbox.Invalid("campaign_ids", "name campaigns or choose all, not both")
+		return event.Invalid("campaign_ids", "name campaigns or choose all, not both")
 	case !r.All && len(r.CampaignIDs) == 0:
-		return outbox.Invalid("campaign_ids", "name the campaigns, or choose all")
-	case len(r.CampaignIDs) > outbox.MaxRunCampaigns:
-		return outbox.Invalid("campaign_ids", "%d campaigns are named; the limit is %d: choose all campaigns instead", len(r.CampaignIDs), outbox.MaxRunCampaigns)
+		return event.Invalid("campaign_ids", "name the campaigns, or choose all")
+	case len(r.CampaignIDs) > event.MaxRunCampaigns:
+		return event.Invalid("campaign_ids", "%d campaigns are named; the limit is %d: choose all campaigns instead", len(r.CampaignIDs), event.MaxRunCampaigns)
 	case r.UntilSeq < 0:
-		return outbox.Invalid("until_seq", "until_seq must be 1 or more; omit it to go as far as the live rows")
-	case r.UntilSeq > 0 && (r.Kind != outbox.RunVerify || r.CampaignID == ""):
-		return outbox.Invalid("until_seq", "until_seq is for a verify run over one campaign")
+		return event.Invalid("until_seq", "until_seq must be 1 or more; omit it to go as far as the live rows")
+	case r.UntilSeq > 0 && (r.Kind != replay.RunVerify || r.CampaignID == ""):
+		return event.Invalid("until_seq", "until_seq is for a verify run over one campaign")
 	case r.Rate < 0:
-		return outbox.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
-	case !r.Kind.ReadsOnly() && rs.core.Mode() == outbox.ModeShadow:
-		return outbox.Conflict("the mode is %s, which changes no read models: a %s needs another mode; a verify is possible", rs.core.Mode(), r.Kind)
+		return event.Invalid("rate", "rate is a number of events per second, or 0 for no limit")
+	case !r.Kind.ReadsOnly() && rs.core.Mode() == campaign.ModeShadow:
+		return event.Conflict("the mode is %s, which changes no read models: a %s needs another mode; a verify is possible", rs.core.Mode(), r.Kind)
 	}
 	return nil
 }
@@ -190,7 +193,7 @@ func (r *runRow) admitted() bool { return r.ID > 0 }
 
 // chooseProjections sets the projections of the run, in load order, and their versions. No names
 // mean all.
-func (r *runRow) chooseProjections(named []string, loaded []outbox.ProjectionInfo) error {
+func (r *runRow) chooseProjections(named []string, loaded []campaign.ProjectionInfo) error {
 	var known []string
 	for _, p := range loaded {
 		known = append(known, p.Name)
@@ -201,11 +204,11 @@ func (r *runRow) chooseProjections(named []string, loaded []outbox.ProjectionInf
 	r.Versions = versionsOf(loaded, r.Projections...)
 	for _, name := range named {
 		if !slices.Contains(known, name) {
-			return outbox.Invalid("projections", "projection %q is not loaded; use one of: %s", name, strings.Join(known, ", "))
+			return event.Invalid("projections", "projection %q is not loaded; use one of: %s", name, strings.Join(known, ", "))
 		}
 	}
 	if len(r.Projections) == 0 {
-		return outbox.Conflict("no projection is loaded, so there is nothing to %s", r.Kind)
+		return event.Conflict("no projection is loaded, so there is nothing to %s", r.Kind)
 	}
 	return nil
 }
@@ -231,7 +234,7 @@ func (t *tx) knownCampaigns(r *runRow) error {
 			return store.UnknownCampaign(r.CampaignIDs[i])
 		}
 		if r.UntilSeq > high {
-			return outbox.Invalid("until_seq", "until_seq is %d, and campaign %q has %s", r.UntilSeq, r.CampaignIDs[i], outbox.Count(high, "event", "events"))
+			return event.Invalid("until_seq", "until_seq is %d, and campaign %q has %s", r.UntilSeq, r.CampaignIDs[i], event.Count(high, "event", "events"))
 		}
 	}
 	return nil
@@ -285,7 +288,7 @@ func (rs *Runs) takeScope(t *tx, r *runRow, now int64, take func() error) error 
 			return blockedBy(other, now)
 		}
 		gaveWay = true
-		if err := t.endRun(other, outbox.RunInterrupted, "no process worked on it, and another run over its campaigns was started; resume it when that one has ended", now); err != nil {
+		if err := t.endRun(other, replay.RunInterrupted, "no process worked on it, and another run over its campaigns was started; resume it when that one has ended", now); err != nil {
 			return err
 		}
 	}
@@ -298,13 +301,13 @@ func (rs *Runs) takeScope(t *tx, r *runRow, now int64, take func() error) error 
 // givesWay reports whether the run ends where another one is to have its scope: it changes no row, and
 // its process has stopped or died.
 func (r *runRow) givesWay(now int64) bool {
-	return r.Kind == outbox.RunVerify && r.Status == outbox.RunRunning && !r.leased(now)
+	return r.Kind == replay.RunVerify && r.Status == replay.RunRunning && !r.leased(now)
 }
 
 // runInTheWay returns the oldest active run that has part of the scope, or nil. A rehearsal has no
 // part that another run could not have as well.
 func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
-	if r.Kind == outbox.RunRehearse {
+	if r.Kind == replay.RunRehearse {
 		return nil, nil
 	}
 	var taken []int64
@@ -332,10 +335,10 @@ func (t *tx) runInTheWay(r *runRow) (*runRow, error) {
 func blockedBy(other *runRow, now int64) error {
 	run, silent := other.view(now), ""
 	if at := sqldb.At(now); run.Silent(at) {
-		silent = fmt.Sprintf("; its process last reported %s ago, and if it is dead its lease ends in %s", outbox.Age(at.Sub(run.UpdatedAt)), outbox.Age(run.Lease.ExpiresAt.Sub(at)))
+		silent = fmt.Sprintf("; its process last reported %s ago, and if it is dead its lease ends in %s", event.Age(at.Sub(run.UpdatedAt)), event.Age(run.Lease.ExpiresAt.Sub(at)))
 	}
-	refusal := outbox.Conflict("blocked by run %d: a %s of %s, %s, started by %s %s ago%s; wait until it has ended, or cancel it",
-		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, outbox.Age(sqldb.At(now).Sub(other.RequestedAt)), silent)
+	refusal := event.Conflict("blocked by run %d: a %s of %s, %s, started by %s %s ago%s; wait until it has ended, or cancel it",
+		other.ID, other.Kind, other.Scope(), other.Status, other.RequestedBy, event.Age(sqldb.At(now).Sub(other.RequestedAt)), silent)
 	refusal.Run = other.ID
 	return refusal
 }
@@ -366,52 +369,52 @@ func (t *tx) insertRun(r *runRow, now int64) error {
 	var b sqldb.Batch
 	for _, campaign := range scope {
 		for _, projection := range r.Projections {
-			b.Exec(func(n int64) error { free = free && n == 1; return nil }, insertScope, r.ID, campaign, projection, sqldb.Truth(r.Kind != outbox.RunRehearse))
+			b.Exec(func(n int64) error { free = free && n == 1; return nil }, insertScope, r.ID, campaign, projection, sqldb.Truth(r.Kind != replay.RunRehearse))
 		}
 	}
 	if err := t.RunAll(&b); err != nil {
 		return fmt.Errorf("take the scope of run %d: %w", r.ID, err)
 	}
 	if !free {
-		return outbox.Conflict("another run over part of this scope has just been started; see the active runs")
+		return event.Conflict("another run over part of this scope has just been started; see the active runs")
 	}
 	return nil
 }
 
 // Cancel ends a run: at once if no process works on it, otherwise as soon as its holder notices;
 // until then it is cancelling. Campaigns already done stay as they are; all others are unchanged. A
-// run that has ended, or is being ended by its holder, is outbox.ErrConflict.
-func (rs *Runs) Cancel(ctx context.Context, o outbox.Command, id int64) (outbox.Run, error) {
-	return rs.changeRun(ctx, o, outbox.ActionRunCancel, id, func(t *tx, r *runRow, now int64) error {
+// run that has ended, or is being ended by its holder, is event.ErrConflict.
+func (rs *Runs) Cancel(ctx context.Context, o operator.Command, id int64) (replay.Run, error) {
+	return rs.changeRun(ctx, o, operator.ActionRunCancel, id, func(t *tx, r *runRow, now int64) error {
 		switch {
 		case r.view(now).Cancellable(sqldb.At(now)):
 		case !r.Status.Active():
-			return outbox.Conflict("run %d is already %s; it ended %s ago", id, r.Status, outbox.Age(sqldb.At(now).Sub(*r.FinishedAt)))
+			return event.Conflict("run %d is already %s; it ended %s ago", id, r.Status, event.Age(sqldb.At(now).Sub(*r.FinishedAt)))
 		default:
-			return outbox.Conflict("run %d is already being cancelled, by %s; it ends once %s notices", id, r.CancelledBy, r.owner)
+			return event.Conflict("run %d is already being cancelled, by %s; it ends once %s notices", id, r.CancelledBy, r.owner)
 		}
 		if r.CancelledBy == "" {
 			r.CancelledBy = o.By.Name
 		}
-		if r.Status == outbox.RunQueued || !r.leased(now) {
+		if r.Status == replay.RunQueued || !r.leased(now) {
 			if err := rs.queue.EndRunClaims(t.Tx, id, now); err != nil {
 				return err
 			}
-			return rs.endRun(t, r, outbox.RunCancelled, "", now)
+			return rs.endRun(t, r, replay.RunCancelled, "", now)
 		}
-		r.Status = outbox.RunCancelling
+		r.Status = replay.RunCancelling
 		return t.saveRun(r, now)
 	})
 }
 
 // Interrupt ends an active run as interrupted, unless a process works on it; why is a sentence.
-func (rs *Runs) Interrupt(ctx context.Context, id int64, why string) (outbox.Run, error) {
-	var run outbox.Run
+func (rs *Runs) Interrupt(ctx context.Context, id int64, why string) (replay.Run, error) {
+	var run replay.Run
 	err := rs.admitting(ctx, func(t *tx) error {
 		now := rs.core.Now()
 		r, err := t.existingRun(id)
 		if err == nil && r.Status.Active() && !r.leased(now) {
-			err = errors.Join(rs.queue.EndRunClaims(t.Tx, id, now), rs.endRun(t, r, outbox.RunInterrupted, why, now))
+			err = errors.Join(rs.queue.EndRunClaims(t.Tx, id, now), rs.endRun(t, r, replay.RunInterrupted, why, now))
 		}
 		if err == nil {
 			run = r.view(now)
@@ -432,21 +435,21 @@ group by outcome`
 )
 
 // Resume requeues an interrupted or failed run. It continues where it stopped: campaigns that are
-// done stay done, failed ones are retried. It returns outbox.ErrConflict for any other run, and for
+// done stay done, failed ones are retried. It returns event.ErrConflict for any other run, and for
 // one whose projections have changed meanwhile, or whose scope another run has.
-func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded []outbox.ProjectionInfo) (outbox.Run, error) {
-	return rs.changeRun(ctx, o, outbox.ActionRunResume, id, func(t *tx, r *runRow, now int64) error {
+func (rs *Runs) Resume(ctx context.Context, o operator.Command, id int64, loaded []campaign.ProjectionInfo) (replay.Run, error) {
+	return rs.changeRun(ctx, o, operator.ActionRunResume, id, func(t *tx, r *runRow, now int64) error {
 		if !r.Resumable() {
-			return outbox.Conflict("run %d is %s; only interrupted or failed runs can be resumed", id, r.Status)
+			return event.Conflict("run %d is %s; only interrupted or failed runs can be resumed", id, r.Status)
 		}
 		if !maps.Equal(versionsOf(loaded, r.Projections...), r.Versions) {
-			return outbox.Conflict("the projection files of run %d have changed since it began; start a new run", id)
+			return event.Conflict("the projection files of run %d have changed since it began; start a new run", id)
 		}
 		if err := rs.soundRun(r); err != nil { // the mode may have changed
 			return err
 		}
 		err := rs.takeScope(t, r, now, func() error {
-			if r.Kind == outbox.RunRehearse {
+			if r.Kind == replay.RunRehearse {
 				return nil
 			}
 			_, err := t.Exec(`update run_scopes set active = 1 where run_id = $1`, id)
@@ -458,7 +461,7 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 		if _, err := t.Exec(deleteFailed, id); err != nil {
 			return fmt.Errorf("forget the failures of run %d: %w", id, err)
 		}
-		r.Status, r.Attempts, r.FinishedAt, r.Verdict, r.Error, r.CancelledBy = outbox.RunQueued, 0, nil, "", "", ""
+		r.Status, r.Attempts, r.FinishedAt, r.Verdict, r.Error, r.CancelledBy = replay.RunQueued, 0, nil, "", "", ""
 		r.Digests, r.Before, r.Seq = nil, nil, 0
 		if err := t.countRun(r); err != nil {
 			return err
@@ -468,7 +471,7 @@ func (rs *Runs) Resume(ctx context.Context, o outbox.Command, id int64, loaded [
 }
 
 // versionsOf are the versions of some of the loaded projections, by name. No names mean all.
-func versionsOf(loaded []outbox.ProjectionInfo, names ...string) map[string]string {
+func versionsOf(loaded []campaign.ProjectionInfo, names ...string) map[string]string {
 	versions := map[string]string{}
 	for _, p := range loaded {
 		if len(names) == 0 || slices.Contains(names, p.Name) {
@@ -480,7 +483,7 @@ func versionsOf(loaded []outbox.ProjectionInfo, names ...string) map[string]stri
 
 // countRun sets the run's counts from the results.
 func (t *tx) countRun(r *runRow) error {
-	r.Counts, r.Events.Done = outbox.RunCounts{}, 0
+	r.Counts, r.Events.Done = replay.RunCounts{}, 0
 	err := t.Each(func(row sqldb.Row) error {
 		var outcome string
 		var campaigns, events int64
@@ -497,32 +500,32 @@ func (r *runRow) count(outcome string, n int64) {
 	r.Campaigns.Done = r.Counts.Sum()
 }
 
-func (rs *Runs) changeRun(ctx context.Context, o outbox.Command, action outbox.Action, id int64, change func(*tx, *runRow, int64) error) (outbox.Run, error) {
+func (rs *Runs) changeRun(ctx context.Context, o operator.Command, action operator.Action, id int64, change func(*tx, *runRow, int64) error) (replay.Run, error) {
 	of, err := rs.Get(ctx, id)
-	if err != nil && !errors.Is(err, outbox.ErrNotFound) { // a missing run is refused later
-		return outbox.Run{}, err
+	if err != nil && !errors.Is(err, event.ErrNotFound) { // a missing run is refused later
+		return replay.Run{}, err
 	}
-	a := &store.Change{Command: o, Action: action, CampaignID: of.CampaignID, Target: outbox.RunTarget(id)}
-	run, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.Run, error) {
+	a := &store.Change{Command: o, Action: action, CampaignID: of.CampaignID, Target: operator.RunTarget(id)}
+	run, err := perform(ctx, rs, a, func(t *tx, now int64) (replay.Run, error) {
 		if err := t.lockAdmission(); err != nil {
-			return outbox.Run{}, err
+			return replay.Run{}, err
 		}
 		r, err := t.existingRun(id)
 		if err != nil {
-			return outbox.Run{}, err
+			return replay.Run{}, err
 		}
 		if err := rs.core.Require(o, 0); err != nil {
-			return outbox.Run{}, err
+			return replay.Run{}, err
 		}
 		a.Before = map[string]any{"run_id": id, "status": r.Status}
 		if err := change(t, r, now); err != nil {
-			return outbox.Run{}, err
+			return replay.Run{}, err
 		}
 		a.After = map[string]any{"run_id": id, "status": r.Status, "campaigns": r.Campaigns}
 		return r.view(now), nil
 	})
 	if err == nil && run.ID != id {
-		return outbox.Run{}, rs.core.Refused(ctx, a, outbox.Conflict("this Idempotency-Key was used for run %d", run.ID))
+		return replay.Run{}, rs.core.Refused(ctx, a, event.Conflict("this Idempotency-Key was used for run %d", run.ID))
 	}
 	if err == nil {
 		rs.wakeWorker()

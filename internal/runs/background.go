@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // verifyChoice is how many campaigns each choice considers, so that those which cannot be verified
@@ -41,12 +43,12 @@ func (w *Worker) verifyNext() func(context.Context) (bool, error) {
 		if len(tried) >= 100*verifyChoice {
 			clear(tried)
 		}
-		tried[id] = !errors.Is(err, outbox.ErrBusy)
+		tried[id] = !errors.Is(err, event.ErrBusy)
 		return false, err
 	}
 }
 
-func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verification, error) {
+func (w *Worker) verifyOne(ctx context.Context, id string) ([]campaign.Verification, error) {
 	f, err := NewReplayer(ctx, w.Runs.core, w.Set)
 	if err != nil {
 		return nil, err
@@ -59,11 +61,11 @@ func (w *Worker) verifyOne(ctx context.Context, id string) ([]outbox.Verificatio
 	}
 	result.At = time.Now().UTC()
 	switch result.Outcome {
-	case outbox.OutcomeFailed:
+	case replay.OutcomeFailed:
 		w.Logger.Warn("a campaign could not be verified", "campaign", result.CampaignID, "error", result.Error)
-	case outbox.OutcomeDrift:
+	case replay.OutcomeDrift:
 		w.Logger.Warn("a campaign's live rows differ from its journal", "campaign", result.CampaignID)
 	}
 	names, _ := w.Set.Needs()
-	return result.Verifications(outbox.Run{Projections: names, Versions: versionsOf(w.Set.Infos(), names...)}), nil
+	return result.Verifications(replay.Run{Projections: names, Versions: versionsOf(w.Set.Infos(), names...)}), nil
 }

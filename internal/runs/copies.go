@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // standsAt is where the live rows of a campaign stand.
@@ -20,8 +22,8 @@ type standsAt struct {
 
 func newStandsAt(mark readmodel.Watermark, stands map[string]readmodel.Position, paused map[string]bool) standsAt {
 	for name := range paused {
-		if s, known := stands[name]; !known || s.State == outbox.CursorLive {
-			stands[name] = readmodel.Position{AppliedSeq: mark.AppliedSeq, State: outbox.CursorPaused}
+		if s, known := stands[name]; !known || s.State == campaign.CursorLive {
+			stands[name] = readmodel.Position{AppliedSeq: mark.AppliedSeq, State: campaign.CursorPaused}
 		}
 	}
 	return standsAt{mark, stands, paused}
@@ -67,7 +69,7 @@ func (s standsAt) same(other standsAt, projection string) bool {
 // stopped reports whether a projection gets none of the campaign's events.
 func (s standsAt) stopped(projection string) bool {
 	stand := s.stands[projection]
-	return stand.State != "" && stand.State != outbox.CursorLive
+	return stand.State != "" && stand.State != campaign.CursorLive
 }
 
 // copies returns a replay that continues from copies of the campaign's live rows, which stand where they
@@ -90,7 +92,7 @@ func (f *Replayer) copies(ctx context.Context, id, of string, before standsAt) (
 		return expected, nil
 	}
 	if expected.Seq, expected.Hash = before.at(of), ""; expected.Seq > 0 {
-		var event outbox.Event
+		var event event.Event
 		event, err = f.store.Event(ctx, id, expected.Seq)
 		expected.Hash = event.ChainHash
 	}
@@ -129,7 +131,7 @@ func (d *Expected) try(ctx context.Context, until int64) (*ReplayFailure, error)
 
 // compareLive compares the replay with the live rows, of all its projections or of one; errMoved if they
 // do not stand where they did before. Stopped projections are left out.
-func (f *Replayer) compareLive(ctx context.Context, expected *Expected, of string, before standsAt) ([]outbox.ProjectionResult, error) {
+func (f *Replayer) compareLive(ctx context.Context, expected *Expected, of string, before standsAt) ([]replay.ProjectionResult, error) {
 	live, err := f.store.ReadModel().Live(ctx)
 	if err != nil {
 		return nil, err
@@ -146,7 +148,7 @@ func (f *Replayer) compareLive(ctx context.Context, expected *Expected, of strin
 	if of != "" {
 		names = []string{of}
 	}
-	results := make([]outbox.ProjectionResult, len(names))
+	results := make([]replay.ProjectionResult, len(names))
 	for i, name := range names {
 		p := &results[i]
 		p.Projection, p.Seq = name, expected.Seq

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -18,8 +20,8 @@ import (
 const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at`
 
 // scanCursor reads a stored cursor. extra are the destinations of columns after cursorColumns.
-func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
-	var c outbox.Cursor
+func scanCursor(row sqldb.Row, extra ...any) (campaign.Cursor, error) {
+	var c campaign.Cursor
 	var by, reason string
 	var paused sql.NullInt64
 	columns := []any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, sqldb.ScanTime(&c.ChangedAt), sqldb.ScanTimeOrNil(&c.LastAppliedAt)}
@@ -33,10 +35,10 @@ func scanCursor(row sqldb.Row, extra ...any) (outbox.Cursor, error) {
 
 // settleCursor completes a cursor with the state of the projection as a whole, and of the campaign: how many
 // events it has, and when it was created.
-func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version, highWater, created int64) {
+func settleCursor(c *campaign.Cursor, p campaign.ProjectionInfo, v readmodel.Version, highWater, created int64) {
 	// Where a pause for all is not recorded, the campaign has not moved since.
-	if v.Pause != nil && (c.State == outbox.CursorLive || c.State == outbox.CursorPaused) {
-		c.State, c.PausedForAll = outbox.CursorPaused, true
+	if v.Pause != nil && (c.State == campaign.CursorLive || c.State == campaign.CursorPaused) {
+		c.State, c.PausedForAll = campaign.CursorPaused, true
 		if c.Paused == nil {
 			c.Paused = v.Pause
 		}
@@ -55,8 +57,8 @@ func settleCursor(c *outbox.Cursor, p outbox.ProjectionInfo, v readmodel.Version
 
 // setNotLoaded marks the cursor of a projection that is not loaded: no version is to be compared with those
 // that built its rows.
-func setNotLoaded(c *outbox.Cursor) {
-	c.NotLoaded, c.RowsBuilt = true, outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}
+func setNotLoaded(c *campaign.Cursor) {
+	c.NotLoaded, c.RowsBuilt = true, campaign.RowsBuilt{BuiltVersions: []campaign.LoadedVersion{}}
 }
 
 const (
@@ -74,25 +76,25 @@ where campaign_id = $1
 
 // Cursors returns the position of each of the loaded projections in a campaign, in their order, and then
 // of those that are not loaded and lack events. A projection that was never paused or quarantined has no
-// cursor of its own: its position is the watermark. An unknown campaign is outbox.ErrNotFound.
-func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.ProjectionInfo) ([]outbox.Cursor, error) {
+// cursor of its own: its position is the watermark. An unknown campaign is event.ErrNotFound.
+func (rs *Runs) Cursors(ctx context.Context, campaignID string, loaded []campaign.ProjectionInfo) ([]campaign.Cursor, error) {
 	var mark readmodel.Watermark
 	var applied *time.Time // when the watermark last advanced
-	stored := make(map[string]outbox.Cursor)
-	var all []outbox.CampaignCursor
+	stored := make(map[string]campaign.Cursor)
+	var all []campaign.CampaignCursor
 	versions := make(map[string]readmodel.Version)
 	err := rs.readModel(ctx, func(t *sqldb.Tx) error {
 		var b sqldb.Batch
 		b.Each(func(row sqldb.Row) (err error) {
 			mark, err = readmodel.ScanWatermark(row)
 			return err
-		}, readmodel.SelectWatermark, campaign)
-		b.Each(func(row sqldb.Row) error { return row.Scan(sqldb.ScanTimeOrNil(&applied)) }, selectLastApplied, campaign)
+		}, readmodel.SelectWatermark, campaignID)
+		b.Each(func(row sqldb.Row) error { return row.Scan(sqldb.ScanTimeOrNil(&applied)) }, selectLastApplied, campaignID)
 		b.Each(func(row sqldb.Row) error {
 			c, err := scanCursor(row)
 			stored[c.Projection] = c
 			return err
-		}, selectCursors, campaign)
+		}, selectCursors, campaignID)
 		b.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions)
 		if err := t.RunAll(&b); err != nil {
 			return err
@@ -100,30 +102,30 @@ func (rs *Runs) Cursors(ctx context.Context, campaign string, loaded []outbox.Pr
 		for _, p := range loaded {
 			c, ok := stored[p.Name]
 			if !ok {
-				c = outbox.Cursor{Projection: p.Name, Generation: 1, State: outbox.CursorLive}
+				c = campaign.Cursor{Projection: p.Name, Generation: 1, State: campaign.CursorLive}
 			}
 			if c.Follows() {
 				c.AppliedSeq, c.LastAppliedAt = mark.AppliedSeq, applied
 			}
-			all = append(all, outbox.CampaignCursor{CampaignID: campaign, Cursor: c})
+			all = append(all, campaign.CampaignCursor{CampaignID: campaignID, Cursor: c})
 			delete(stored, p.Name)
 		}
 		return failuresOf(t, all)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the cursors of campaign %q: %w", campaign, err)
+		return nil, fmt.Errorf("read the cursors of campaign %q: %w", campaignID, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
 		if c := stored[name]; !c.Follows() {
-			all = append(all, outbox.CampaignCursor{CampaignID: campaign, Cursor: c})
+			all = append(all, campaign.CampaignCursor{CampaignID: campaignID, Cursor: c})
 		}
 	}
-	return reading(ctx, rs, "", func(t *tx) ([]outbox.Cursor, error) {
-		if _, err := t.ExistingCampaign(campaign); err != nil {
+	return reading(ctx, rs, "", func(t *tx) ([]campaign.Cursor, error) {
+		if _, err := t.ExistingCampaign(campaignID); err != nil {
 			return nil, err
 		}
 		err := t.measureLag(loaded, versions, all, rs.core.Now())
-		cursors := make([]outbox.Cursor, 0, len(all))
+		cursors := make([]campaign.Cursor, 0, len(all))
 		for i, c := range all {
 			if i >= len(loaded) {
 				setNotLoaded(&c.Cursor)
@@ -170,14 +172,14 @@ where v.paused_at is not null
 
 // Held returns, by campaign, the cursors of projections that are not live in it: of the loaded ones in
 // their order, and then of those that are not loaded. If all are live everywhere, which is the usual case, it runs a single query.
-func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campaigns ...string) (map[string][]outbox.Cursor, error) {
+func (rs *Runs) Held(ctx context.Context, loaded []campaign.ProjectionInfo, campaigns ...string) (map[string][]campaign.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
-	held := make(map[string][]outbox.Cursor, len(campaigns))
+	held := make(map[string][]campaign.Cursor, len(campaigns))
 	for _, id := range campaigns {
-		held[id] = []outbox.Cursor{}
+		held[id] = []campaign.Cursor{}
 	}
-	var all []outbox.CampaignCursor
+	var all []campaign.CampaignCursor
 	versions := make(map[string]readmodel.Version)
 	err := rs.readModel(ctx, func(t *sqldb.Tx) error {
 		if some, err := t.One([]any{new(int64)}, anyHeld); err != nil || !some {
@@ -207,7 +209,7 @@ func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campai
 	for i, p := range loaded {
 		order[p.Name] = i - len(loaded)
 	}
-	slices.SortStableFunc(all, func(a, b outbox.CampaignCursor) int {
+	slices.SortStableFunc(all, func(a, b campaign.CampaignCursor) int {
 		return cmp.Or(order[a.Projection]-order[b.Projection], cmp.Compare(a.Projection, b.Projection))
 	})
 	for _, c := range all {
@@ -222,7 +224,7 @@ func (rs *Runs) Held(ctx context.Context, loaded []outbox.ProjectionInfo, campai
 }
 
 // AddHeld sets the projections that lack applied events.
-func (rs *Runs) AddHeld(ctx context.Context, loaded []outbox.ProjectionInfo, events []outbox.EventHit) error {
+func (rs *Runs) AddHeld(ctx context.Context, loaded []campaign.ProjectionInfo, events []search.EventHit) error {
 	campaigns := make([]string, len(events))
 	for i, e := range events {
 		campaigns[i] = e.CampaignID
@@ -233,16 +235,16 @@ func (rs *Runs) AddHeld(ctx context.Context, loaded []outbox.ProjectionInfo, eve
 	}
 	for i := range events {
 		e := &events[i]
-		e.Held = []outbox.Cursor{}
-		if e.State == outbox.EventApplied {
-			e.Held = append(e.Held, outbox.Lacking(held[e.CampaignID], e.Seq)...)
+		e.Held = []campaign.Cursor{}
+		if e.State == search.EventApplied {
+			e.Held = append(e.Held, campaign.Lacking(held[e.CampaignID], e.Seq)...)
 		}
 	}
 	return nil
 }
 
 // ageCursors sets the age of the first event that each cursor lacks.
-func (t *tx) ageCursors(cursors []outbox.CampaignCursor, now int64) error {
+func (t *tx) ageCursors(cursors []campaign.CampaignCursor, now int64) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		c := &cursors[i]
@@ -260,12 +262,12 @@ func (t *tx) ageCursors(cursors []outbox.CampaignCursor, now int64) error {
 }
 
 // fillCatchUpRuns sets the runs that cursors which are behind depend on.
-func (t *tx) fillCatchUpRuns(cursors []outbox.CampaignCursor, versions map[string]readmodel.Version) error {
+func (t *tx) fillCatchUpRuns(cursors []campaign.CampaignCursor, versions map[string]readmodel.Version) error {
 	var behind []behindCursor
-	var of []*outbox.CampaignCursor
+	var of []*campaign.CampaignCursor
 	for i := range cursors {
 		c := &cursors[i]
-		if v := versions[c.Projection]; c.State == outbox.CursorBehind && v.Pause == nil {
+		if v := versions[c.Projection]; c.State == campaign.CursorBehind && v.Pause == nil {
 			behind = append(behind, behindCursor{c.Projection, c.CampaignID, c.AppliedSeq, c.ChangedAt.UnixMicro(), v.Version})
 			of = append(of, c)
 		}
@@ -288,20 +290,20 @@ limit $3`)
 
 // ProjectionCursors pages through the campaigns in which one of the projections is not live, by id.
 // Campaigns in a pause for all are included once they have events that the projection lacks. Any other
-// projection is outbox.ErrNotFound.
-func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, projections []outbox.ProjectionInfo) (outbox.Page[outbox.CampaignCursor], error) {
-	var page outbox.Page[outbox.CampaignCursor]
+// projection is event.ErrNotFound.
+func (rs *Runs) ProjectionCursors(ctx context.Context, f campaign.CursorFilter, projections []campaign.ProjectionInfo) (event.Page[campaign.CampaignCursor], error) {
+	var page event.Page[campaign.CampaignCursor]
 	p, err := loadedAs(f.Projection, projections)
 	if err != nil {
 		return page, err
 	}
-	l := &sqldb.List[outbox.CampaignCursor]{
+	l := &sqldb.List[campaign.CampaignCursor]{
 		Name: "cursors", Query: cursorsAside, Args: []any{f.Projection}, Scan: scanCampaignCursor,
 		Low: []any{""}, High: []any{sqldb.BeyondTexts},
-		Key: func(c outbox.CampaignCursor) []any { return []any{c.CampaignID} },
+		Key: func(c campaign.CampaignCursor) []any { return []any{c.CampaignID} },
 	}
 	if f.State != "" {
-		l.Match = func(c outbox.CampaignCursor) bool { return c.State == f.State }
+		l.Match = func(c campaign.CampaignCursor) bool { return c.State == f.State }
 	}
 	versions := make(map[string]readmodel.Version)
 	err = rs.readModel(ctx, func(t *sqldb.Tx) (err error) {
@@ -325,18 +327,18 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f outbox.CursorFilter, pr
 	return page, sqldb.Wrapf(err, "list the cursors of projection %q", f.Projection)
 }
 
-func scanCampaignCursor(row sqldb.Row) (c outbox.CampaignCursor, err error) {
+func scanCampaignCursor(row sqldb.Row) (c campaign.CampaignCursor, err error) {
 	c.Cursor, err = scanCursor(row, &c.CampaignID)
 	return c, err
 }
 
-func loadedAs(name string, loaded []outbox.ProjectionInfo) (outbox.ProjectionInfo, error) {
+func loadedAs(name string, loaded []campaign.ProjectionInfo) (campaign.ProjectionInfo, error) {
 	for _, p := range loaded {
 		if p.Name == name {
 			return p, nil
 		}
 	}
-	return outbox.ProjectionInfo{}, outbox.NotFound("there is no projection %q", name)
+	return campaign.ProjectionInfo{}, event.NotFound("there is no projection %q", name)
 }
 
 const selectOpenFailures = `
@@ -348,12 +350,12 @@ where campaign_id = $1
 order by seq desc`
 
 // failuresOf sets the last failure of each projection.
-func failuresOf(t *sqldb.Tx, cursors []outbox.CampaignCursor) error {
+func failuresOf(t *sqldb.Tx, cursors []campaign.CampaignCursor) error {
 	var b sqldb.Batch
 	for i := range cursors {
 		c := &cursors[i]
 		b.Each(func(row sqldb.Row) error {
-			f := new(outbox.CursorFailure)
+			f := new(campaign.CursorFailure)
 			c.Failure = f
 			return row.Scan(&f.Seq, &f.EventType, &f.Message, &f.Fingerprint, &f.Attempts, sqldb.ScanTime(&f.At))
 		}, selectOpenFailures, c.CampaignID, c.Projection)
@@ -370,7 +372,7 @@ where campaign_id = $1`
 
 // measureLag completes cursors from the journal. It must be read after them, so that no cursor is
 // ahead of it.
-func (t *tx) measureLag(loaded []outbox.ProjectionInfo, versions map[string]readmodel.Version, cursors []outbox.CampaignCursor, now int64) error {
+func (t *tx) measureLag(loaded []campaign.ProjectionInfo, versions map[string]readmodel.Version, cursors []campaign.CampaignCursor, now int64) error {
 	loads, err := t.Loads()
 	if err != nil {
 		return err
@@ -433,13 +435,13 @@ from (
 
 // WithUnloaded returns the projections that this process has loaded, and then those that events were
 // applied with earlier, by name. It marks those that events are applied without now.
-func (rs *Runs) WithUnloaded(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
+func (rs *Runs) WithUnloaded(ctx context.Context, loaded []campaign.ProjectionInfo) ([]campaign.ProjectionInfo, error) {
 	left, err := rs.core.ReadModel().Left(ctx)
 	all := slices.Clone(loaded)
 	for _, name := range left {
-		i := slices.IndexFunc(all, func(p outbox.ProjectionInfo) bool { return p.Name == name })
+		i := slices.IndexFunc(all, func(p campaign.ProjectionInfo) bool { return p.Name == name })
 		if i < 0 {
-			i, all = len(all), append(all, outbox.ProjectionInfo{Name: name, Tables: []string{}, EventTypes: []string{}})
+			i, all = len(all), append(all, campaign.ProjectionInfo{Name: name, Tables: []string{}, EventTypes: []string{}})
 		}
 		all[i].NotLoaded = true
 	}
@@ -449,12 +451,12 @@ func (rs *Runs) WithUnloaded(ctx context.Context, loaded []outbox.ProjectionInfo
 // DescribeProjections adds the state in the database to projections: who paused them, in
 // how many campaigns each is not live, behind or blocking, its open failures, and whether its rows
 // were built by another version of its definition.
-func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.ProjectionInfo) ([]outbox.ProjectionInfo, error) {
+func (rs *Runs) DescribeProjections(ctx context.Context, loaded []campaign.ProjectionInfo) ([]campaign.ProjectionInfo, error) {
 	summary, err := rs.core.Summary(ctx)
 	if err != nil {
 		return nil, err
 	}
-	described := make([]outbox.ProjectionInfo, len(loaded))
+	described := make([]campaign.ProjectionInfo, len(loaded))
 	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		versions := make(map[string]readmodel.Version)
 		var b sqldb.Batch
@@ -488,9 +490,9 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []outbox.Project
 	return described, sqldb.Wrapf(err, "describe projections")
 }
 
-func describe(p *outbox.ProjectionInfo, v readmodel.Version, aside map[string]int64) {
+func describe(p *campaign.ProjectionInfo, v readmodel.Version, aside map[string]int64) {
 	p.Paused = v.Pause
 	p.RowsBuilt = v.Rows(p.Version)
-	p.Quarantined, p.PausedCampaigns, p.Behind = aside[outbox.CursorQuarantined], aside[outbox.CursorPaused], aside[outbox.CursorBehind]
+	p.Quarantined, p.PausedCampaigns, p.Behind = aside[campaign.CursorQuarantined], aside[campaign.CursorPaused], aside[campaign.CursorBehind]
 	p.CountsCapped = p.OpenFailures >= asideWindow || p.Quarantined+p.PausedCampaigns+p.Behind >= asideWindow
 }

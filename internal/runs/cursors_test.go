@@ -10,10 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -30,10 +34,10 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 		}
 		must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), "roster", id, loaded)).Or(t)
 	}
-	read := func(filter outbox.CursorFilter) []string {
-		return storetest.Items(storetest.Pager(func(cursor string) outbox.Page[string] {
+	read := func(filter campaign.CursorFilter) []string {
+		return storetest.Items(storetest.Pager(func(cursor string) event.Page[string] {
 			filter.Projection, filter.Limit, filter.Cursor = "roster", 2, cursor
-			return storetest.Keyed(must.Get(f.Runs.ProjectionCursors(f.Ctx, filter, loaded)).Or(t), func(c outbox.CampaignCursor) string {
+			return storetest.Keyed(must.Get(f.Runs.ProjectionCursors(f.Ctx, filter, loaded)).Or(t), func(c campaign.CampaignCursor) string {
 				text := fmt.Sprint(c.CampaignID, " ", c.State, " ", c.AppliedSeq, " lag ", c.LagEvents)
 				if c.Failure != nil {
 					text += fmt.Sprint(" failed at ", c.Failure.Seq)
@@ -47,12 +51,12 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	}
 	quarantined := []string{"c-0 quarantined 1 lag 2 failed at 2", "c-2 quarantined 1 lag 2 failed at 2", "c-4 quarantined 1 lag 2 failed at 2"}
 	paused := []string{"c-1 paused 3 lag 0 by ana", "c-3 paused 3 lag 0 by ana"}
-	must.Equal(t, read(outbox.CursorFilter{State: outbox.CursorQuarantined}), quarantined)
-	must.Equal(t, read(outbox.CursorFilter{State: outbox.CursorPaused}), paused)
+	must.Equal(t, read(campaign.CursorFilter{State: campaign.CursorQuarantined}), quarantined)
+	must.Equal(t, read(campaign.CursorFilter{State: campaign.CursorPaused}), paused)
 	all := slices.Concat(quarantined, paused)
 	slices.Sort(all)
-	must.Equal(t, read(outbox.CursorFilter{}), all)
-	refused(t, storetest.No(f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "nothing"}, loaded)), outbox.ErrNotFound)
+	must.Equal(t, read(campaign.CursorFilter{}), all)
+	refused(t, storetest.No(f.Runs.ProjectionCursors(f.Ctx, campaign.CursorFilter{Projection: "nothing"}, loaded)), event.ErrNotFound)
 
 	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "history", "", loaded)).Or(t)
 	described := must.Get(f.Runs.DescribeProjections(f.Ctx, loaded)).Or(t)
@@ -60,7 +64,7 @@ func TestProjectionCursors_pagesTheCampaignsThatAreNotFollowed(t *testing.T) {
 	must.Hold(t, roster.Quarantined == 3 && roster.PausedCampaigns == 2 && roster.OpenFailures == 3 && roster.Paused == nil && !roster.BuiltByOtherVersion && !roster.CountsCapped, "roster is %+v", roster)
 	must.Hold(t, history.Paused != nil && history.Paused.Reason == "all" && history.PausedCampaigns == 5, "history is %+v", history)
 	cursors, err := f.Runs.Cursors(f.Ctx, "c-0", loaded)
-	must.Hold(t, err == nil && cursors[1].State == outbox.CursorPaused && cursors[1].PausedForAll && cursors[1].AppliedSeq == 3, "cursors %+v, %v", cursors, err)
+	must.Hold(t, err == nil && cursors[1].State == campaign.CursorPaused && cursors[1].PausedForAll && cursors[1].AppliedSeq == 3, "cursors %+v, %v", cursors, err)
 	f.Applied("c-0", 1)
 	f.Clock.Advance(time.Minute)
 	described, err = f.Runs.DescribeProjections(f.Ctx, loaded)
@@ -79,7 +83,7 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	}
 	f.AppendN("a", 5)
 	f.Applied("b", 2)
-	loaded := []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
+	loaded := []campaign.ProjectionInfo{{Name: "roster", Version: "v2"}, {Name: "history", Version: "v1"}, {Name: "new", Version: "v1"}}
 	e := must.Get(f.Event(f.Ctx, "a", 4)).Or(t)
 	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		return errors.Join(tx.Failed("roster", &e, *storetest.Failure("boom")), tx.Quarantine("roster", &e))
@@ -87,18 +91,18 @@ func TestCursors_tellOfEachLoadedProjectionWhereItStands(t *testing.T) {
 	applied := f.Clock.Now()
 	f.Clock.Advance(time.Minute)
 	got := must.Get(f.Runs.Cursors(f.Ctx, "a", loaded)).Or(t)
-	want := []outbox.Cursor{
-		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LagSeconds: 60, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: outbox.CursorQuarantined, ChangedAt: applied, Version: "v2", RowsBuilt: outbox.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}, {Version: "v2"}}},
-			Failure: &outbox.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: outbox.Fingerprint("boom"), Attempts: 1, At: applied}},
-		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersion: "v1", BuiltVersions: []outbox.LoadedVersion{{Version: "v1"}}}},
-		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: outbox.CursorLive, Version: "v1", RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}},
+	want := []campaign.Cursor{
+		{Projection: "roster", AppliedSeq: 3, LagEvents: 2, LagSeconds: 60, LastAppliedAt: &applied, Attempts: 1, Generation: 1, State: campaign.CursorQuarantined, ChangedAt: applied, Version: "v2", RowsBuilt: campaign.RowsBuilt{BuiltByOtherVersion: true, BuiltVersions: []campaign.LoadedVersion{{Version: "v1"}, {Version: "v2"}}},
+			Failure: &campaign.CursorFailure{Seq: 4, EventType: "counted", Message: "boom", Fingerprint: event.Fingerprint("boom"), Attempts: 1, At: applied}},
+		{Projection: "history", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: campaign.CursorLive, Version: "v1", RowsBuilt: campaign.RowsBuilt{BuiltVersion: "v1", BuiltVersions: []campaign.LoadedVersion{{Version: "v1"}}}},
+		{Projection: "new", AppliedSeq: 5, LastAppliedAt: &applied, Generation: 1, State: campaign.CursorLive, Version: "v1", RowsBuilt: campaign.RowsBuilt{BuiltVersions: []campaign.LoadedVersion{}}},
 	}
 	must.Equal(t, got, want)
-	page, err := f.Runs.ProjectionCursors(f.Ctx, outbox.CursorFilter{Projection: "roster"}, loaded)
+	page, err := f.Runs.ProjectionCursors(f.Ctx, campaign.CursorFilter{Projection: "roster"}, loaded)
 	must.Hold(t, err == nil && len(page.Items) == 1 && cmp.Diff(want[0], page.Items[0].Cursor) == "", "in the list of its campaigns: %+v, %v", page, err)
 	got, err = f.Runs.Cursors(f.Ctx, "b", loaded)
-	must.Hold(t, err == nil && got[0].State == outbox.CursorLive && got[0].AppliedSeq == 2 && got[0].Failure == nil, "of the other campaign: %+v, %v", got, err)
-	refused(t, storetest.No(f.Runs.Cursors(f.Ctx, "nobody", loaded)), outbox.ErrNotFound, `there is no campaign "nobody"`)
+	must.Hold(t, err == nil && got[0].State == campaign.CursorLive && got[0].AppliedSeq == 2 && got[0].Failure == nil, "of the other campaign: %+v, %v", got, err)
+	refused(t, storetest.No(f.Runs.Cursors(f.Ctx, "nobody", loaded)), event.ErrNotFound, `there is no campaign "nobody"`)
 }
 
 // What a version built ends where another was loaded, and rows begin with their campaign or with their swap.
@@ -106,11 +110,11 @@ func TestCursors_nameTheVersionsThatBuiltTheRowsOfACampaign(t *testing.T) {
 	f := own(t)
 	load := func(version string) {
 		must.OK(t, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: version}}))
-		must.OK(t, f.Store.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "roster", Version: version}}))
+		must.OK(t, f.Store.Loaded(f.Ctx, campaign.InstanceState{ID: "one", Host: "h"}, []campaign.Definition{{Projection: "roster", Version: version}}))
 		f.Clock.Advance(time.Minute)
 	}
-	by := func(campaign string) string {
-		return must.Get(f.Runs.Cursors(f.Ctx, campaign, []outbox.ProjectionInfo{{Name: "roster", Version: "v2"}})).Or(t)[0].By()
+	by := func(campaignID string) string {
+		return must.Get(f.Runs.Cursors(f.Ctx, campaignID, []campaign.ProjectionInfo{{Name: "roster", Version: "v2"}})).Or(t)[0].By()
 	}
 	load("v1")
 	f.AppendN("old", 2)
@@ -138,26 +142,26 @@ func TestPauseProjection_refusesWhatMakesNoSense(t *testing.T) {
 		return storetest.No(f.Runs.ResumeProjection(f.Ctx, ana(""), projection, campaign, loaded))
 	}
 	f.Unchanged(func() {
-		refused(t, pause("nothing", ""), outbox.ErrNotFound, `no projection "nothing"`)
-		refused(t, pause("nothing", "a"), outbox.ErrNotFound, `no projection "nothing"`)
-		refused(t, pause("roster", "nobody"), outbox.ErrNotFound, `there is no campaign "nobody"`)
-		refused(t, pause("history", "a"), outbox.ErrConflict, "quarantined", "replay")
-		refused(t, resume("roster", "a"), outbox.ErrConflict, "not paused", "live")
-		refused(t, resume("history", "a"), outbox.ErrConflict, "not paused", "quarantined")
-		refused(t, resume("roster", ""), outbox.ErrConflict, "not paused for all")
+		refused(t, pause("nothing", ""), event.ErrNotFound, `no projection "nothing"`)
+		refused(t, pause("nothing", "a"), event.ErrNotFound, `no projection "nothing"`)
+		refused(t, pause("roster", "nobody"), event.ErrNotFound, `there is no campaign "nobody"`)
+		refused(t, pause("history", "a"), event.ErrConflict, "quarantined", "replay")
+		refused(t, resume("roster", "a"), event.ErrConflict, "not paused", "live")
+		refused(t, resume("history", "a"), event.ErrConflict, "not paused", "quarantined")
+		refused(t, resume("roster", ""), event.ErrConflict, "not paused for all")
 	})
 	must.OK(t, pause("roster", "a"))
-	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "ana")
+	refused(t, pause("roster", "a"), event.ErrConflict, "already paused", "ana")
 	must.OK(t, pause("roster", ""))
-	refused(t, pause("roster", ""), outbox.ErrConflict, "already paused", "all campaigns", "ana")
-	refused(t, pause("roster", "a"), outbox.ErrConflict, "already paused", "all campaigns", "ana")
-	refused(t, resume("roster", "a"), outbox.ErrConflict, "all campaigns", "resume it for all")
+	refused(t, pause("roster", ""), event.ErrConflict, "already paused", "all campaigns", "ana")
+	refused(t, pause("roster", "a"), event.ErrConflict, "already paused", "all campaigns", "ana")
+	refused(t, resume("roster", "a"), event.ErrConflict, "all campaigns", "resume it for all")
 	must.OK(t, resume("roster", ""))
 	cursors, err := f.Runs.Cursors(f.Ctx, "a", loaded)
-	must.Hold(t, err == nil && cursors[0].State == outbox.CursorPaused && cursors[0].Paused.By == "ana" && cursors[0].Paused.Reason == "why", "the pause of one campaign is gone: %+v, %v", cursors, err)
+	must.Hold(t, err == nil && cursors[0].State == campaign.CursorPaused && cursors[0].Paused.By == "ana" && cursors[0].Paused.Reason == "why", "the pause of one campaign is gone: %+v, %v", cursors, err)
 	must.OK(t, resume("roster", "a"))
 	f.Sound()
-	acts, err := f.AuditLog(f.Ctx, outbox.AuditFilter{Outcome: outbox.AuditDone})
+	acts, err := f.AuditLog(f.Ctx, operator.AuditFilter{Outcome: operator.AuditDone})
 	var actions []string
 	for _, a := range acts.Items {
 		actions = append(actions, strings.Join([]string{string(a.Action), a.CampaignID, string(a.Before)}, " "))
@@ -172,9 +176,9 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 	f := own(t)
 	f.Applied("a b c d", 1)
 	f.AppendN("new", 1)
-	var notes []outbox.Verification
+	var notes []campaign.Verification
 	for i, id := range []string{"a", "b", "d"} {
-		notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(10-i) * time.Minute), Verdict: outbox.VerdictMatch})
+		notes = append(notes, campaign.Verification{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(10-i) * time.Minute), Verdict: campaign.VerdictMatch})
 	}
 	must.OK(t, f.RecordVerifications(f.Ctx, notes))
 	got, next, err := f.Runs.Stalest(f.Ctx, "", 3)
@@ -184,7 +188,7 @@ func TestStalestCampaigns_choosesWhatWasNotVerifiedForLongest(t *testing.T) {
 }
 
 func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
-	f, events := own(t), make([]outbox.Event, 501)
+	f, events := own(t), make([]event.Event, 501)
 	for i := range events {
 		events[i] = storetest.Event(fmt.Sprintf("c%03d", i), "counted")
 	}
@@ -196,7 +200,7 @@ func TestStalestCampaigns_takesTurnsWithOneMoreThanAWindow(t *testing.T) {
 		got, next, err := f.Runs.Stalest(f.Ctx, after, 1)
 		must.Need(t, err == nil && len(got) == 1, "turn %d: %+v, %v", i, got, err)
 		id := got[0].CampaignID
-		must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(i) * time.Minute), Verdict: outbox.VerdictMatch}}))
+		must.OK(t, f.RecordVerifications(f.Ctx, []campaign.Verification{{CampaignID: id, Projection: "roster", At: began.Add(time.Duration(i) * time.Minute), Verdict: campaign.VerdictMatch}}))
 		after, verified[id] = next, true
 	}
 	must.Hold(t, len(verified) >= turns-1, "in %d turns %d campaigns were verified", turns, len(verified))
@@ -254,7 +258,7 @@ func TestInstall_makesDroppedTablesAgainAndOwesAReplay(t *testing.T) {
 func TestWork_makesDroppedTablesAgain(t *testing.T) {
 	b := dropped(t)
 	b.ResumeProjection("track", "b")
-	told := func() (kinds []outbox.FaultKind) {
+	told := func() (kinds []database.FaultKind) {
 		for _, f := range b.ReadModel().Faults() {
 			kinds = append(kinds, f.Kind)
 		}
@@ -262,7 +266,7 @@ func TestWork_makesDroppedTablesAgain(t *testing.T) {
 	}
 	must.OK(t, b.RunWorker.RestoreTables(t.Context()))
 	kinds := told()
-	must.Hold(t, slices.Contains(kinds, outbox.FaultTable), "told %v", kinds)
+	must.Hold(t, slices.Contains(kinds, database.FaultTable), "told %v", kinds)
 	b.StepRuns()
 	mustBeWhole(t, b)
 	must.OK(t, b.RunWorker.RestoreTables(t.Context()))
@@ -277,9 +281,9 @@ func TestVerify_saysThatATableIsMissing(t *testing.T) {
 	must.Hold(t, run.Counts.Failed == 3 && !strings.Contains(run.Error, "internal"), "run %+v", run)
 	const says = "table ledger_history of projection ledger is missing; a running worker makes its tables again within half a minute, and a replay fills them"
 	r := b.RunResult(run, "a")
-	must.Hold(t, r.Outcome == outbox.OutcomeFailed && r.Error == says && r.Unsound == 0, "result %+v, want %q", r, says)
+	must.Hold(t, r.Outcome == replay.OutcomeFailed && r.Error == says && r.Unsound == 0, "result %+v, want %q", r, says)
 	b.ResumeProjection("track", "b")
-	rebuilt := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	rebuilt := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 	must.Hold(t, rebuilt.Counts.Drifted == 2 && rebuilt.Counts.Failed == 1, "run %+v", rebuilt) // q has an event that cannot be applied
 	b.StepRuns()
 	mustBeWhole(t, b)
@@ -291,11 +295,11 @@ func TestVerify_saysThatATableHasChanged(t *testing.T) {
 	run := b.RunToEnd(enginetest.Everything)
 	const says = "table accounts of projection accounts is not as its file makes it; drop it, and start a rebuild of the projection: its tables are made again and filled"
 	r := b.RunResult(run, "a")
-	must.Hold(t, (r.Outcome == outbox.OutcomeFailed || r.Outcome == outbox.OutcomeDrift) && (r.Error == "" || r.Error == says), "result %+v, want drift or %q", r, says)
-	failed := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
+	must.Hold(t, (r.Outcome == replay.OutcomeFailed || r.Outcome == replay.OutcomeDrift) && (r.Error == "" || r.Error == says), "result %+v, want drift or %q", r, says)
+	failed := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true, Projections: []string{"accounts"}})
 	must.Hold(t, strings.Contains(failed.Error, "drop"), "run %+v", failed)
 	b.ExecProjections("drop table accounts")
-	b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"accounts"}})
+	b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true, Projections: []string{"accounts"}})
 	mustBeWhole(t, b)
 }
 
@@ -314,13 +318,13 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	cursors, err := without.Runs.Cursors(t.Context(), "a", without.Infos)
 	must.Hold(t, err == nil && len(cursors) == 2 && cursors[1].NotLoaded && cursors[1].LagEvents == 2, "cursors without it are %+v, %v", cursors, err)
 	held, err := without.Runs.Held(t.Context(), without.Infos, "a", "b")
-	says := without.MustCampaign("a").Explain(time.Now(), outbox.Surroundings{}).WithHeldProjections(held["a"]).Why
+	says := without.MustCampaign("a").Explain(time.Now(), campaign.Surroundings{}).WithHeldProjections(held["a"]).Why
 	must.Hold(t, err == nil && says == lacks && len(held["b"]) == 0, "the campaign says %q, want %q; held are %+v (%v)", says, lacks, held, err)
 	must.Get(without.Maintenance.Reconcile(t.Context())).Or(t) // nobody could catch it up
 
 	back := b.Beside()
 	cursors, err = back.Runs.Cursors(t.Context(), "a", back.Infos)
-	must.Hold(t, err == nil && cursors[1].State == outbox.CursorBehind && cursors[1].AppliedSeq == 3 && cursors[1].LagEvents == 2, "cursors are %+v, %v", cursors, err)
+	must.Hold(t, err == nil && cursors[1].State == campaign.CursorBehind && cursors[1].AppliedSeq == 3 && cursors[1].LagEvents == 2, "cursors are %+v, %v", cursors, err)
 	for _, c := range cursors {
 		must.Hold(t, !c.BuiltByOtherVersion, "rows of %s count as built by another version: %+v", c.Projection, c.RowsBuilt)
 	}
@@ -328,7 +332,7 @@ func TestUnloaded_projectionIsBehindWhereEventsWereAppliedWithoutIt(t *testing.T
 	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
 	back.StepRuns().MustHaveCursors("a track 6 live")
 	run := back.RunToEnd(enginetest.Everything)
-	must.Hold(t, run.Verdict == outbox.VerdictMatch && run.Counts.Matched == 2, "run %+v after the replay, want two matches", run)
+	must.Hold(t, run.Verdict == campaign.VerdictMatch && run.Counts.Matched == 2, "run %+v after the replay, want two matches", run)
 }
 
 func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
@@ -340,14 +344,14 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	known := must.Get(without.Runs.WithUnloaded(t.Context(), without.Infos)).Or(t)
 	described, err := without.Runs.DescribeProjections(t.Context(), known)
 	must.Need(t, err == nil && len(described) == 2 && !described[0].NotLoaded && described[1].NotLoaded && described[1].Behind == 1 && described[1].Quarantined == 1, "described are %+v, %v", described, err)
-	page, err := without.Runs.ProjectionCursors(t.Context(), outbox.CursorFilter{Projection: "accounts"}, known)
+	page, err := without.Runs.ProjectionCursors(t.Context(), campaign.CursorFilter{Projection: "accounts"}, known)
 	c := page.Items
-	must.Hold(t, err == nil && len(c) == 2 && c[0].NotLoaded && c[0].LagEvents == 2 && c[1].State == outbox.CursorQuarantined && c[1].LagEvents == 2, "cursors are %+v, %v", c, err)
+	must.Hold(t, err == nil && len(c) == 2 && c[0].NotLoaded && c[0].LagEvents == 2 && c[1].State == campaign.CursorQuarantined && c[1].LagEvents == 2, "cursors are %+v, %v", c, err)
 	h := described[1].Held()
 	must.Equal(t, h.AdvancedWithout(), " Events were applied without it in 2 campaigns; it is quarantined in 1 of them.", "it says")
 	got, want := h.OnceLoaded(), "Once it is loaded again, a replay starts by itself and catches it up, except where it is quarantined: it stays quarantined there until you start a replay of it."
 	must.Hold(t, got == want, "it says %q, want %q", got, want)
-	h.Paused = &outbox.Pause{By: "ana"} // for all campaigns: it is caught up nowhere
+	h.Paused = &campaign.Pause{By: "ana"} // for all campaigns: it is caught up nowhere
 	got, want = h.OnceLoaded(), "Once it is loaded again and resumed, a replay starts by itself"
 	must.Hold(t, strings.HasPrefix(got, want), "paused for all it says %q, want %q", got, want)
 
@@ -355,6 +359,6 @@ func TestUnloaded_projectionStaysQuarantinedUntilItIsReplayed(t *testing.T) {
 	back := enginetest.OpenPair(t, b.Pair, enginetest.Define(t, enginetest.Trail, fixed), enginetest.MaxAttempts(1))
 	must.Get(back.Maintenance.Reconcile(t.Context())).Or(t)
 	back.StepRuns().MustHaveCursors("a accounts 3 live", "q accounts 1 quarantined")
-	back.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true, Projections: []string{"accounts"}})
+	back.RunToEnd(replay.RunRequest{Kind: replay.RunReplay, All: true, Projections: []string{"accounts"}})
 	back.MustHaveCursors("a accounts 3 live", "q accounts 3 live")
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -15,48 +17,48 @@ const maxDryRun = 1000
 
 // DryRun tries the events of a campaign after its watermark, up to seq and the next ones after it,
 // on copies of its live rows, and returns how they would change, or at which event applying would
-// stop. It changes nothing. It returns outbox.ErrConflict for a seq that is already applied,
-// outbox.ErrNotFound for an unknown one.
-func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaign string, seq, next int64) (outbox.RunResult, error) {
-	c, err := s.Campaign(ctx, campaign)
+// stop. It changes nothing. It returns event.ErrConflict for a seq that is already applied,
+// event.ErrNotFound for an unknown one.
+func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaignID string, seq, next int64) (replay.RunResult, error) {
+	c, err := s.Campaign(ctx, campaignID)
 	switch {
 	case err != nil:
-		return outbox.RunResult{}, err
+		return replay.RunResult{}, err
 	case seq < 1 || seq > c.HighWaterSeq:
-		return outbox.RunResult{}, outbox.NotFound("campaign %q has no event %d; its last is %d", campaign, seq, c.HighWaterSeq)
+		return replay.RunResult{}, event.NotFound("campaign %q has no event %d; its last is %d", campaignID, seq, c.HighWaterSeq)
 	case next < 0:
-		return outbox.RunResult{}, outbox.Invalid("next", "next must be 0 or more")
+		return replay.RunResult{}, event.Invalid("next", "next must be 0 or more")
 	case c.Diverged != "":
-		return outbox.RunResult{}, outbox.Conflict("campaign %q has diverged, so nothing can be applied to it: %s; %s", campaign, c.Diverged, outbox.RightJournalFirst)
+		return replay.RunResult{}, event.Conflict("campaign %q has diverged, so nothing can be applied to it: %s; %s", campaignID, c.Diverged, campaign.RightJournalFirst)
 	}
 	f, err := NewReplayer(ctx, s, set)
 	if err != nil {
-		return outbox.RunResult{}, err
+		return replay.RunResult{}, err
 	}
 	defer f.Close()
-	var result outbox.RunResult
+	var result replay.RunResult
 	err = untilStill(func() error {
-		result, err = f.dryRun(ctx, campaign, seq, min(seq+next, c.HighWaterSeq))
+		result, err = f.dryRun(ctx, campaignID, seq, min(seq+next, c.HighWaterSeq))
 		return err
 	})
 	if errors.Is(err, errMoved) {
-		err = outbox.Conflict("campaign %q keeps advancing; its dry run was given up after %d tries", campaign, verifyTries)
+		err = event.Conflict("campaign %q keeps advancing; its dry run was given up after %d tries", campaignID, verifyTries)
 	}
 	return result, err
 }
 
-func (f *Replayer) dryRun(ctx context.Context, campaign string, seq, until int64) (outbox.RunResult, error) {
-	at := &outbox.Rehearsed{}
-	d := outbox.RunResult{CampaignID: campaign, Outcome: outbox.OutcomeReplayed, Rehearsed: at, At: time.Now().UTC()}
+func (f *Replayer) dryRun(ctx context.Context, campaign string, seq, until int64) (replay.RunResult, error) {
+	at := &replay.Rehearsed{}
+	d := replay.RunResult{CampaignID: campaign, Outcome: replay.OutcomeReplayed, Rehearsed: at, At: time.Now().UTC()}
 	before, err := f.standsNow(ctx, campaign)
 	from := before.mark.AppliedSeq
 	switch {
 	case err != nil:
 		return d, err
 	case from >= seq:
-		return d, outbox.Conflict("event %d of campaign %q is already applied; the campaign is at event %d", seq, campaign, from)
+		return d, event.Conflict("event %d of campaign %q is already applied; the campaign is at event %d", seq, campaign, from)
 	case until-from > maxDryRun:
-		return d, outbox.Conflict("event %d of campaign %q is %d events past the last applied; a dry run covers at most %d", until, campaign, until-from, maxDryRun)
+		return d, event.Conflict("event %d of campaign %q is %d events past the last applied; a dry run covers at most %d", until, campaign, until-from, maxDryRun)
 	}
 	expected, err := f.copies(ctx, campaign, "", before)
 	if err != nil {
@@ -74,7 +76,7 @@ func (f *Replayer) dryRun(ctx context.Context, campaign string, seq, until int64
 	}
 	d.Seq, d.Events, at.Head, at.Applied = expected.Seq, expected.Events, from+1, expected.Seq-from
 	if failed != nil {
-		d.Outcome, d.Error = outbox.OutcomeFailed, failed.Err.Error()
+		d.Outcome, d.Error = replay.OutcomeFailed, failed.Err.Error()
 		at.FailedSeq, at.EventType, at.Projection = failed.Seq, failed.EventType, failed.Projection
 	}
 	if at.OtherTables, err = f.scratch.MadeOtherwise(ctx, f.tables(expected.names)); err != nil {

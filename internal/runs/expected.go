@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -43,7 +43,7 @@ type Replayer struct {
 
 // NewReplayer creates empty scratch tables of the set's projections. The caller must Close it.
 // Errors are those of Store.OpenScratch; a schema that does not fit the database is an
-// outbox.ErrSetup refusal that names file and line.
+// event.ErrSetup refusal that names file and line.
 func NewReplayer(ctx context.Context, s *store.Store, set *projection.Set) (*Replayer, error) {
 	scratch, err := s.ReadModel().OpenScratch(ctx, definitions(set))
 	if err != nil {
@@ -184,7 +184,7 @@ func (d *Expected) drop(name string) {
 }
 
 // load reads the next events, up to last, and verifies that they are those that were appended.
-func (d *Expected) load(ctx context.Context, last int64) ([]outbox.Event, map[string]bool, error) {
+func (d *Expected) load(ctx context.Context, last int64) ([]event.Event, map[string]bool, error) {
 	loaded, auditOnly, err := d.replayer.store.Load(ctx, []store.Range{{CampaignID: d.campaign, First: d.Seq + 1, Last: last}}, chunkBytes)
 	if err != nil {
 		return nil, nil, err
@@ -200,7 +200,7 @@ func (d *Expected) load(ctx context.Context, last int64) ([]outbox.Event, map[st
 	if len(events) == 0 {
 		return nil, nil, &inconsistentError{d.campaign, d.Seq + 1, fmt.Sprintf("event %d is missing from the journal", d.Seq+1)}
 	}
-	sound, reason := outbox.Inspect(events)
+	sound, reason := event.Inspect(events)
 	if why := events[0].WhyUnchained(d.Hash); sound > 0 && why != "" {
 		sound, reason = 0, why
 	}
@@ -211,7 +211,7 @@ func (d *Expected) load(ctx context.Context, last int64) ([]outbox.Event, map[st
 }
 
 // adapt sets the length of the next chunk from the size of these events.
-func (f *Replayer) adapt(events []outbox.Event) {
+func (f *Replayer) adapt(events []event.Event) {
 	size := 1
 	for i := range events {
 		size += len(events[i].Payload) + len(events[i].Metadata) + len(events[i].Tags)
@@ -219,7 +219,7 @@ func (f *Replayer) adapt(events []outbox.Event) {
 	f.chunk = min(mostChunk, max(1, int64(len(events))*chunkBytes/int64(size)))
 }
 
-func (d *Expected) apply(ctx context.Context, events []outbox.Event, auditOnly map[string]bool) error {
+func (d *Expected) apply(ctx context.Context, events []event.Event, auditOnly map[string]bool) error {
 	for len(events) > 0 {
 		done, err := d.replayer.scratch.Replay(ctx, len(events), func(i int) error {
 			return d.replayer.set.ApplyWithin(ctx, d.replayer.store.EventTimeout(), d.writer(&events[i]), &events[i], auditOnly, d.left)
@@ -239,14 +239,14 @@ func (d *Expected) apply(ctx context.Context, events []outbox.Event, auditOnly m
 }
 
 // writer is where an event's statements run.
-func (d *Expected) writer(e *outbox.Event) projection.Tx {
+func (d *Expected) writer(e *event.Event) projection.Tx {
 	if d.replayer.marks == nil {
 		return d.replayer.scratch
 	}
 	return d.replayer.marks.begin(e)
 }
 
-func (d *Expected) advance(events []outbox.Event) {
+func (d *Expected) advance(events []event.Event) {
 	for i := range events {
 		if s := events[i].Skipped; s != nil {
 			d.Skips[events[i].Seq] = s.ID
@@ -259,9 +259,9 @@ func (d *Expected) advance(events []outbox.Event) {
 
 // fail removes the projection that refused an event from the replay. It returns false if no
 // projection is to blame.
-func (d *Expected) fail(e *outbox.Event, err error) bool {
+func (d *Expected) fail(e *event.Event, err error) bool {
 	name := projection.AtFault(err)
-	if name == "" || d.left[name] || errors.Is(err, outbox.ErrBusy) {
+	if name == "" || d.left[name] || errors.Is(err, event.ErrBusy) {
 		return false
 	}
 	d.Failed[name] = ReplayFailure{e.Seq, e.EventType, name, projection.CutOff(err, d.replayer.store.EventTimeout())}

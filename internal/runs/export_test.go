@@ -5,9 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // Versions returns the versions of the worker's projections.
@@ -37,7 +38,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	}
 	r := w.runner(lease)
 	scope, err := w.Runs.Scope(ctx, lease, "", 1)
-	if err != nil || len(scope) == 0 || lease.Run.Kind != outbox.RunRebuild {
+	if err != nil || len(scope) == 0 || lease.Run.Kind != replay.RunRebuild {
 		return func() error { return nil }, err
 	}
 	f, err := NewReplayer(ctx, w.Runs.core, w.Set)
@@ -48,7 +49,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	if err != nil || m.ended || stage == 0 {
 		return f.Close, err
 	}
-	who := queue.Worker{ID: outbox.RunOwner(lease.Run.ID, w.Worker.ID)}
+	who := queue.Worker{ID: campaign.RunOwner(lease.Run.ID, w.Worker.ID)}
 	claims, err := w.Runs.ClaimCampaigns(ctx, lease, who, []string{m.scope.CampaignID}, w.Lease)
 	if err != nil || len(claims) == 0 {
 		return f.Close, err
@@ -67,8 +68,8 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 }
 
 // CatchUp claims a run and catches up a projection in one campaign, as a replay does. It calls between after replaying and before leasing.
-func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (outbox.ProjectionResult, error) {
-	p := outbox.ProjectionResult{Projection: name}
+func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between func()) (replay.ProjectionResult, error) {
+	p := replay.ProjectionResult{Projection: name}
 	lease, ok, err := w.Runs.Claim(ctx, w.Worker, w.versions(), w.Lease)
 	if err != nil || !ok {
 		return p, errors.Join(err, errors.New("there is no run"))
@@ -103,7 +104,7 @@ func (f *Replayer) CountReplayed(events, stretches *int64) {
 }
 
 // SaysStill returns the log of a run whose workers say what they do, and do no events, at some times after each other.
-func (w *Worker) SaysStill(doing string, gaps ...time.Duration) []outbox.RunLine {
+func (w *Worker) SaysStill(doing string, gaps ...time.Duration) []replay.RunLine {
 	r, now := w.runner(Lease{}), time.Now()
 	r.reported.moved = now
 	r.say("c", doing)

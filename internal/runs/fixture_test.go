@@ -6,7 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -37,14 +37,14 @@ const differs = "^Test(PostgresStartRun|Locks|Runs_leave|Rebuild_beside|StartRun
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 
-func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) outbox.RunResult {
+func try(tb testing.TB, b *enginetest.Engine, campaign string, projections ...string) replay.RunResult {
 	f := must.Get(runs.NewReplayer(tb.Context(), b.Store, b.Set)).Or(tb)
 	defer f.Close()
 	return must.Get(f.TryRebuild(tb.Context(), campaign, projections...)).Or(tb)
 }
 
 // changes sums up how the rows of the projections would change.
-func changes(r outbox.RunResult) (added, changed, removed int64) {
+func changes(r replay.RunResult) (added, changed, removed int64) {
 	for _, p := range r.Projections {
 		if c := p.Comparison; c != nil {
 			added, changed, removed = added+c.Added, changed+c.Changed, removed+c.Removed

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -23,10 +24,10 @@ const heldLimit = 2 * time.Second
 // heldProjections lists the projections that are paused, quarantined or behind, by name, and the
 // first campaigns of each that is behind. fillRuns adds the runs those depend on. versions are those of
 // all projections.
-func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjection, sample []behindCursor, versions map[string]readmodel.Version, err error) {
+func (rs *Runs) heldProjections(ctx context.Context) (all []campaign.HeldProjection, sample []behindCursor, versions map[string]readmodel.Version, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heldLimit)
 	defer cancel()
-	all, versions = []outbox.HeldProjection{}, make(map[string]readmodel.Version)
+	all, versions = []campaign.HeldProjection{}, make(map[string]readmodel.Version)
 	err = rs.readModel(ctx, func(t *sqldb.Tx) error {
 		if err := t.Each(readmodel.CollectVersions(versions), readmodel.SelectVersions); err != nil {
 			return err
@@ -44,8 +45,8 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 		var behind sqldb.Batch
 		for _, name := range names {
 			n := counts[name]
-			h := outbox.HeldProjection{Projection: name, Paused: versions[name].Pause, NotLoaded: versions[name].Version == "", PausedCampaigns: n[outbox.CursorPaused], Behind: n[outbox.CursorBehind],
-				Quarantined: n[outbox.CursorQuarantined], CountsCapped: n[outbox.CursorPaused]+n[outbox.CursorBehind]+n[outbox.CursorQuarantined] >= asideWindow}
+			h := campaign.HeldProjection{Projection: name, Paused: versions[name].Pause, NotLoaded: versions[name].Version == "", PausedCampaigns: n[campaign.CursorPaused], Behind: n[campaign.CursorBehind],
+				Quarantined: n[campaign.CursorQuarantined], CountsCapped: n[campaign.CursorPaused]+n[campaign.CursorBehind]+n[campaign.CursorQuarantined] >= asideWindow}
 			if h.Paused != nil {
 				h.PausedCampaigns, h.Behind = 0, 0 // it is so in all of them
 			}
@@ -65,13 +66,13 @@ func (rs *Runs) heldProjections(ctx context.Context) (all []outbox.HeldProjectio
 }
 
 // fillRuns sets the runs that projections which are behind depend on.
-func (t *tx) fillRuns(held []outbox.HeldProjection, sample []behindCursor) error {
+func (t *tx) fillRuns(held []campaign.HeldProjection, sample []behindCursor) error {
 	fates, err := t.catchUpRuns(sample)
 	if err != nil {
 		return err
 	}
 	for i, c := range sample {
-		at := slices.IndexFunc(held, func(h outbox.HeldProjection) bool { return h.Projection == c.projection })
+		at := slices.IndexFunc(held, func(h campaign.HeldProjection) bool { return h.Projection == c.projection })
 		if h := &held[at]; h.RunID == 0 {
 			h.RunID = fates[i].run
 		}
@@ -101,7 +102,7 @@ func (h *scopeHolders) holder(campaign string) (by scopeHolder, has bool) {
 
 type scopeHolder struct {
 	run  int64
-	kind outbox.RunKind
+	kind replay.RunKind
 }
 
 const selectHolders = `
@@ -183,7 +184,7 @@ func (t *tx) catchUpRuns(all []behindCursor) ([]catchUpRun, error) {
 
 // Behind counts the projections that were resumed behind the watermark, at most 10,000 of each
 // projection. It reads the journal after the projections, the order in which a resume writes them.
-func (rs *Runs) Behind(ctx context.Context) (n outbox.BehindCounts, err error) {
+func (rs *Runs) Behind(ctx context.Context) (n campaign.BehindCounts, err error) {
 	err = rs.eachBehind(ctx, func(_ behindCursor, by catchUpRun) {
 		switch {
 		case by.run > 0:

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -26,16 +27,16 @@ join run_results x on x.run_id = r.id and x.campaign_id = $1`
 
 // EventHistory is that of the store, with the projections that got the event later by a replay or a
 // rebuild, as far as the results of runs are kept.
-func (rs *Runs) EventHistory(ctx context.Context, campaign string, seq int64) (outbox.EventHistory, error) {
-	h, err := rs.core.EventHistory(ctx, campaign, seq)
-	if err != nil || slices.ContainsFunc(h.Steps, func(s outbox.EventStep) bool { return s.Kind == outbox.StepPassedOver }) {
+func (rs *Runs) EventHistory(ctx context.Context, campaignID string, seq int64) (campaign.EventHistory, error) {
+	h, err := rs.core.EventHistory(ctx, campaignID, seq)
+	if err != nil || slices.ContainsFunc(h.Steps, func(s campaign.EventStep) bool { return s.Kind == campaign.StepPassedOver }) {
 		return h, err
 	}
 	err = rs.read(ctx, func(t *tx) error {
-		for _, kind := range []outbox.RunKind{outbox.RunReplay, outbox.RunRebuild} {
+		for _, kind := range []replay.RunKind{replay.RunReplay, replay.RunRebuild} {
 			err := t.Each(func(row sqldb.Row) error {
-				var run outbox.Replayed
-				var results []outbox.ProjectionResult
+				var run campaign.Replayed
+				var results []replay.ProjectionResult
 				var at time.Time
 				if err := row.Scan(&run.RunID, &run.Kind, sqldb.ScanJSON(&results), sqldb.ScanTime(&at)); err != nil {
 					return fmt.Errorf("result of run %d: %w", run.RunID, err)
@@ -44,11 +45,11 @@ func (rs *Runs) EventHistory(ctx context.Context, campaign string, seq int64) (o
 					if p.From != nil && *p.From < seq && seq <= p.Seq {
 						step := run
 						step.Projection = p.Projection
-						h.Steps = append(h.Steps, outbox.EventStep{Kind: outbox.StepReplayed, At: at, Replay: &step})
+						h.Steps = append(h.Steps, campaign.EventStep{Kind: campaign.StepReplayed, At: at, Replay: &step})
 					}
 				}
 				return nil
-			}, selectAdvanced, campaign, string(kind), historyRuns)
+			}, selectAdvanced, campaignID, string(kind), historyRuns)
 			if err != nil {
 				return err
 			}
@@ -56,8 +57,8 @@ func (rs *Runs) EventHistory(ctx context.Context, campaign string, seq int64) (o
 		return nil
 	})
 	if err != nil {
-		return h, fmt.Errorf("read which runs applied campaign %q seq %d: %w", campaign, seq, err)
+		return h, fmt.Errorf("read which runs applied campaign %q seq %d: %w", campaignID, seq, err)
 	}
-	outbox.SortSteps(h.Steps)
+	campaign.SortSteps(h.Steps)
 	return h, nil
 }

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Install creates missing tables of the set's projections and prepares every statement once. A
-// definition that does not fit the database is an outbox.ErrSetup refusal that names file and line.
+// definition that does not fit the database is an event.ErrSetup refusal that names file and line.
 func Install(ctx context.Context, s *store.Store, set *projection.Set) error {
 	if err := s.ReadModel().Install(ctx, definitions(set)); err != nil {
 		return refuseSchema(set, err)
@@ -40,7 +40,7 @@ func (w *Worker) restoreTables(ctx context.Context) (bool, error) {
 	restored, err := model.Restore(ctx, definitions(w.Set))
 	if len(restored) == 0 {
 		if err == nil {
-			model.ClearFault(outbox.FaultTable)
+			model.ClearFault(database.FaultTable)
 		}
 		return false, err
 	}
@@ -48,7 +48,7 @@ func (w *Worker) restoreTables(ctx context.Context) (bool, error) {
 	if err != nil {
 		then = "Making its projection's tables again failed, and is retried; the log says why."
 	}
-	model.SetFault(outbox.FaultTable, fmt.Sprintf("A table of a read model was missing: %s. %s", strings.Join(restored, ", "), then))
+	model.SetFault(database.FaultTable, fmt.Sprintf("A table of a read model was missing: %s. %s", strings.Join(restored, ", "), then))
 	w.Logger.Error("a table of a read model was missing", "tables", restored, "error", err)
 	return false, errors.Join(err, w.Runs.startOwed(ctx))
 }

@@ -7,15 +7,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Lease is the right to work on a run until the lease expires. Every call with an outdated epoch
-// returns outbox.ErrLeaseLost and changes nothing: the caller must discard its result.
+// returns event.ErrLeaseLost and changes nothing: the caller must discard its result.
 type Lease struct {
-	Run   outbox.Run // as of the claim
+	Run   replay.Run // as of the claim
 	Owner string
 	Epoch int64 // the fencing number
 }
@@ -62,24 +64,24 @@ const (
 // nextStep returns what a process that has projections in versions should do with an unleased run,
 // and, if the run ends, its status and reason. A process in shadow mode leaves runs that change
 // rows to others.
-func (r *runRow) nextStep(versions map[string]string, mode outbox.Mode, now int64) (nextStep, outbox.RunStatus, string) {
+func (r *runRow) nextStep(versions map[string]string, mode campaign.Mode, now int64) (nextStep, replay.RunStatus, string) {
 	mine := true
 	for _, name := range r.Projections {
 		mine = mine && versions[name] == r.Versions[name] && versions[name] != ""
 	}
 	switch {
-	case r.Status == outbox.RunCancelling:
-		return runEnds, outbox.RunCancelled, ""
-	case mode == outbox.ModeShadow && !r.Kind.ReadsOnly():
+	case r.Status == replay.RunCancelling:
+		return runEnds, replay.RunCancelled, ""
+	case mode == campaign.ModeShadow && !r.Kind.ReadsOnly():
 		return runWaits, "", ""
-	case !mine && r.StartedAt != nil && r.Status != outbox.RunQueued:
-		return runEnds, outbox.RunInterrupted, "the projection files have changed since it began; start a new run"
+	case !mine && r.StartedAt != nil && r.Status != replay.RunQueued:
+		return runEnds, replay.RunInterrupted, "the projection files have changed since it began; start a new run"
 	case !mine && now-r.UpdatedAt.UnixMicro() >= versionsWait.Microseconds():
-		return runEnds, outbox.RunInterrupted, "no process has the projection files it was started with; start a new run"
+		return runEnds, replay.RunInterrupted, "no process has the projection files it was started with; start a new run"
 	case !mine:
 		return runWaits, "", ""
 	case r.Attempts >= runTries:
-		return runEnds, outbox.RunInterrupted, "its process died three times during the run; resume it to try again"
+		return runEnds, replay.RunInterrupted, "its process died three times during the run; resume it to try again"
 	}
 	return runGoesOn, "", ""
 }
@@ -163,7 +165,7 @@ func (t *tx) leaseRun(r *runRow, w queue.Worker, lease time.Duration, now int64)
 	} else if err := t.countRun(r); err != nil {
 		return err
 	}
-	r.Status = outbox.RunRunning
+	r.Status = replay.RunRunning
 	r.Attempts++
 	r.owner, r.epoch, r.expires, r.pace = w.ID, r.epoch+1, now+lease.Microseconds(), 0
 	return t.saveRun(r, now)
@@ -186,7 +188,7 @@ where campaign_id = $2`
 
 // totalRun counts the run's current scope.
 func (t *tx) totalRun(r *runRow) error {
-	toEnd := sqldb.Truth(r.Kind == outbox.RunReplay)
+	toEnd := sqldb.Truth(r.Kind == replay.RunReplay)
 	if r.All {
 		_, err := t.One([]any{&r.Campaigns.Total, &r.Events.Total, &r.diverged}, totalOfAll, toEnd)
 		return err
@@ -208,7 +210,7 @@ func (t *tx) totalRun(r *runRow) error {
 	if r.UntilSeq > 0 {
 		r.Events.Total = r.UntilSeq
 	}
-	if r.Kind == outbox.RunRehearse { // few of their events are replayed
+	if r.Kind == replay.RunRehearse { // few of their events are replayed
 		r.Events.Total = 0
 	}
 	return nil
@@ -217,8 +219,8 @@ func (t *tx) totalRun(r *runRow) error {
 // leasedRun reads the run of a lease and locks it for a change in this transaction.
 func (t *tx) leasedRun(l Lease) (*runRow, error) {
 	r, err := t.existingRun(l.Run.ID)
-	if errors.Is(err, outbox.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
-		return nil, outbox.ErrLeaseLost
+	if errors.Is(err, event.ErrNotFound) || err == nil && (r.owner != l.Owner || r.epoch != l.Epoch) {
+		return nil, event.ErrLeaseLost
 	}
 	return r, err
 }
@@ -288,8 +290,8 @@ func (rs *Runs) Scope(ctx context.Context, l Lease, after string, limit int) ([]
 // Finish ends a leased run as completed, failed, cancelled or interrupted; why is a sentence that
 // failed and interrupted runs require. A run with a failed campaign is failed even if called
 // completed. Only a cancelling run can be cancelled.
-func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, why string) (outbox.Run, error) {
-	var run outbox.Run
+func (rs *Runs) Finish(ctx context.Context, l Lease, status replay.RunStatus, why string) (replay.Run, error) {
+	var run replay.Run
 	err := rs.admitting(ctx, func(t *tx) error {
 		now := rs.core.Now()
 		r, err := t.leasedRun(l)
@@ -310,19 +312,19 @@ func (rs *Runs) Finish(ctx context.Context, l Lease, status outbox.RunStatus, wh
 }
 
 // runEnding checks the status with which a worker ends a run.
-func runEnding(r *runRow, status outbox.RunStatus, why string) (outbox.RunStatus, string, error) {
+func runEnding(r *runRow, status replay.RunStatus, why string) (replay.RunStatus, string, error) {
 	switch {
 	case status == "" || status.Active():
 		return "", "", fmt.Errorf("%q is no end", status)
-	case status == outbox.RunCancelled && r.Status != outbox.RunCancelling:
+	case status == replay.RunCancelled && r.Status != replay.RunCancelling:
 		return "", "", errors.New("it has not been cancelled")
-	case status == outbox.RunCompleted && r.FailedCampaigns() > 0:
-		status = outbox.RunFailed
+	case status == replay.RunCompleted && r.FailedCampaigns() > 0:
+		status = replay.RunFailed
 	}
-	if status == outbox.RunFailed && why == "" && r.FailedCampaigns() > 0 {
-		why = fmt.Sprintf("%s of %s failed; fix the cause and resume the run", outbox.Number(r.FailedCampaigns()), outbox.Count(r.Campaigns.Done, "campaign", "campaigns"))
+	if status == replay.RunFailed && why == "" && r.FailedCampaigns() > 0 {
+		why = fmt.Sprintf("%s of %s failed; fix the cause and resume the run", event.Number(r.FailedCampaigns()), event.Count(r.Campaigns.Done, "campaign", "campaigns"))
 	}
-	if why == "" && (status == outbox.RunFailed || status == outbox.RunInterrupted) {
+	if why == "" && (status == replay.RunFailed || status == replay.RunInterrupted) {
 		return "", "", errors.New("it needs a reason")
 	}
 	return status, why, nil

@@ -9,13 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -27,11 +30,11 @@ func TestClaimRun_takesTheOldestOnce(t *testing.T) {
 	f.AppendN("b", 4)
 	f.Exec(allApplied)
 	f.NoRun(one)
-	first, second := f.StartRun(enginetest.Rebuild("a")), f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"b"}, UntilSeq: 2})
+	first, second := f.StartRun(enginetest.Rebuild("a")), f.StartRun(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"b"}, UntilSeq: 2})
 	f.Clock.Advance(time.Second)
 	l := f.ClaimRun(one)
 	now := f.Clock.Now()
-	must.Hold(t, l.Run.ID == first.ID && l.Owner == one.ID && l.Epoch == 1 && l.Run.Status == outbox.RunRunning && l.Run.StartedAt.Equal(now) && l.Run.Attempts == 1 && l.Run.Campaigns.Total == 1 && l.Run.Events.Total == 3 && l.Run.Lease != nil && l.Run.Lease.ExpiresAt.Equal(now.Add(lease)), "lease is %+v", l)
+	must.Hold(t, l.Run.ID == first.ID && l.Owner == one.ID && l.Epoch == 1 && l.Run.Status == replay.RunRunning && l.Run.StartedAt.Equal(now) && l.Run.Attempts == 1 && l.Run.Campaigns.Total == 1 && l.Run.Events.Total == 3 && l.Run.Lease != nil && l.Run.Lease.ExpiresAt.Equal(now.Add(lease)), "lease is %+v", l)
 	l = f.ClaimRun(one)
 	must.Hold(t, l.Run.ID == second.ID && l.Run.Events.Total == 2, "lease is %+v, want run %d", l, second.ID)
 	f.NoRun(two)
@@ -75,24 +78,24 @@ func TestClaimRun_takesOverWhereAnotherStopped(t *testing.T) {
 	f.StartRun(enginetest.Everything)
 	f.Exec(allApplied)
 	l := f.ClaimRun(one)
-	f.ReportRun(l, 5, result("a", outbox.OutcomeMatch, 3)) // and two events of b
+	f.ReportRun(l, 5, result("a", replay.OutcomeMatch, 3)) // and two events of b
 	f.Clock.Advance(lease - 1)
 	f.NoRun(two)
 	f.Clock.Advance(time.Second)
 	next := f.ClaimRun(two)
 	must.Hold(t, next.Epoch == 2 && next.Run.Campaigns.Total == 2 && next.Run.Events.Total == 7 && next.Run.Attempts == 2 && next.Run.Events.Done == 3 && next.Run.Campaigns.Done == 1 && next.Run.StartedAt.Equal(began), "lease is %+v, want the events of what is done and no more", next)
 	f.Unchanged(func() {
-		_, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{result("b", outbox.OutcomeDrift, 4)}, Lease: lease})
-		_, err2 := f.Runs.Finish(f.Ctx, l, outbox.RunCompleted, "")
+		_, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []replay.RunResult{result("b", replay.OutcomeDrift, 4)}, Lease: lease})
+		_, err2 := f.Runs.Finish(f.Ctx, l, replay.RunCompleted, "")
 		_, err3 := f.Runs.Scope(f.Ctx, l, "", 10)
 		for _, err := range []error{err, err2, err3, f.Runs.Release(f.Ctx, l)} {
-			must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the former holder got %v", err)
+			must.Hold(t, errors.Is(err, event.ErrLeaseLost), "the former holder got %v", err)
 		}
 	})
 	f.Clock.Advance(lease)
 	f.ClaimRun(two)
 	_, err := f.Runs.Report(f.Ctx, next, runs.Progress{Lease: lease})
-	must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "with its former epoch the same worker got %v", err)
+	must.Hold(t, errors.Is(err, event.ErrLeaseLost), "with its former epoch the same worker got %v", err)
 }
 
 func TestRelease_isNoAttemptAndLetsAnotherTakeOverAtOnce(t *testing.T) {
@@ -101,7 +104,7 @@ func TestRelease_isNoAttemptAndLetsAnotherTakeOverAtOnce(t *testing.T) {
 	for range 5 {
 		must.OK(t, f.Runs.Release(f.Ctx, f.ClaimRun(one)))
 		got := f.MustRun(run.ID)
-		must.Hold(t, got.Status == outbox.RunRunning && got.Lease == nil && got.Attempts == 0, "released run is %+v", got)
+		must.Hold(t, got.Status == replay.RunRunning && got.Lease == nil && got.Attempts == 0, "released run is %+v", got)
 	}
 	f.ClaimRun(one)
 	must.OK(t, f.EndLeases(f.Ctx, two.ID))
@@ -121,7 +124,7 @@ func TestClaimRun_givesUpARunThatTookThreeProcessesDown(t *testing.T) {
 	}
 	f.NoRun(one)
 	got := f.MustRun(run.ID)
-	must.Hold(t, got.Status == outbox.RunInterrupted && got.Error == "its process died three times during the run; resume it to try again" && got.FinishedAt != nil && got.Lease == nil && got.Verdict == "", "run is %+v", got)
+	must.Hold(t, got.Status == replay.RunInterrupted && got.Error == "its process died three times during the run; resume it to try again" && got.FinishedAt != nil && got.Lease == nil && got.Verdict == "", "run is %+v", got)
 	f.StartRun(enginetest.Everything) // its scope is free
 }
 
@@ -135,8 +138,8 @@ func TestClaimRun_continuesWhatItsProcessLeft(t *testing.T) {
 		f.NoRun(two)
 		l := f.ClaimRun(one)
 		must.Hold(t, l.Run.ID == run.ID && l.Epoch == before.Epoch+1 && l.Run.Attempts == 1, "lease is %+v after %+v", l, before)
-		_, err := f.Runs.Finish(f.Ctx, before, outbox.RunCompleted, "")
-		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "the claim before ends the run: %v", err)
+		_, err := f.Runs.Finish(f.Ctx, before, replay.RunCompleted, "")
+		must.Hold(t, errors.Is(err, event.ErrLeaseLost), "the claim before ends the run: %v", err)
 		f.NoRun(one) // it is working on it
 		before = l
 		f.Runs.Left(run.ID)
@@ -145,7 +148,7 @@ func TestClaimRun_continuesWhatItsProcessLeft(t *testing.T) {
 
 func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	f := own(t)
-	waiting := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"history"}})
+	waiting := f.StartRun(replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{"history"}})
 	others := map[string]string{"roster": "v1", "history": "v3"}
 	claim := func(versions map[string]string) (runs.Lease, bool) {
 		l, ok, err := f.Runs.Claim(f.Ctx, two, versions, lease)
@@ -158,7 +161,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 			must.Hold(t, !ok, "a process with %v took the run", versions)
 		}
 	})
-	behind := f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"roster"}})
+	behind := f.StartRun(replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{"roster"}})
 	l, ok := claim(others)
 	must.Hold(t, ok && l.Run.ID == behind.ID, "claimed %+v, want the run behind", l)
 	must.Equal(t, f.ClaimRun(one).Run.ID, waiting.ID, "claimed")
@@ -167,7 +170,7 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	for _, id := range []int64{waiting.ID, behind.ID} {
 		claim(map[string]string{"history": "v3"})
 		got := f.MustRun(id)
-		must.Hold(t, got.Status == outbox.RunInterrupted && got.Error == "the projection files have changed since it began; start a new run", "run is %+v", got)
+		must.Hold(t, got.Status == replay.RunInterrupted && got.Error == "the projection files have changed since it began; start a new run", "run is %+v", got)
 	}
 
 	// A run waits only for so long.
@@ -176,16 +179,16 @@ func TestClaimRun_leavesProjectionsOfOtherVersionsAlone(t *testing.T) {
 	_, ok = claim(map[string]string{"roster": "v9"})
 	must.Need(t, !ok, "it is claimed by another version")
 	got := f.MustRun(run.ID)
-	must.Hold(t, got.Status == outbox.RunInterrupted && strings.Contains(got.Error, "start a new run"), "run is %+v", got)
+	must.Hold(t, got.Status == replay.RunInterrupted && strings.Contains(got.Error, "start a new run"), "run is %+v", got)
 }
 
 func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 	f := own(t)
 	f.AppendN("a b c d e", 2)
-	for _, order := range []outbox.RunRequest{enginetest.Everything, enginetest.Rebuild("e", "a", "b", "d", "c")} {
+	for _, order := range []replay.RunRequest{enginetest.Everything, enginetest.Rebuild("e", "a", "b", "d", "c")} {
 		run := f.StartRun(order)
 		l := f.ClaimRun(one)
-		f.ReportRun(l, 0, result("b", outbox.OutcomeMatch, 2), result("d", outbox.OutcomeFailed, 2))
+		f.ReportRun(l, 0, result("b", replay.OutcomeMatch, 2), result("d", replay.OutcomeFailed, 2))
 		var got []string
 		after := ""
 		for range 5 {
@@ -200,8 +203,8 @@ func TestRunScope_walksWhatHasNoResultYet(t *testing.T) {
 			after = scope[len(scope)-1].CampaignID
 		}
 		must.Equal(t, got, []string{"a", "c", "e"}, "scope")
-		f.FinishRun(l, outbox.RunInterrupted, "enough")
-		must.Equal(t, f.MustRun(run.ID).Status, outbox.RunInterrupted)
+		f.FinishRun(l, replay.RunInterrupted, "enough")
+		must.Equal(t, f.MustRun(run.ID).Status, replay.RunInterrupted)
 	}
 }
 
@@ -210,7 +213,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 	for _, id := range ids {
 		f.AppendN(id, 1)
 	}
-	orders := []outbox.RunRequest{enginetest.Everything, enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
+	orders := []replay.RunRequest{enginetest.Everything, enginetest.Rebuild("a", "b"), enginetest.Rebuild("c"), enginetest.Rebuild("b", "c")}
 	unless := func(err error, kinds ...error) error {
 		for _, kind := range kinds {
 			if errors.Is(err, kind) {
@@ -220,7 +223,7 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 		return err
 	}
 	newest := func(s *fixture) int64 {
-		page, err := s.Runs.List(s.Ctx, outbox.RunFilter{Limit: 1})
+		page, err := s.Runs.List(s.Ctx, replay.RunFilter{Limit: 1})
 		if err != nil || len(page.Items) == 0 {
 			return 1
 		}
@@ -228,36 +231,36 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 	}
 	storetest.Everybody(t, []*fixture{f, f.Beside()}, 60, map[string]func(*fixture, int) error{
 		"start": func(s *fixture, i int) error {
-			return unless(storetest.No(s.Runs.Start(s.Ctx, ana(""), orders[i%len(orders)], enginetest.LoadedRuns)), outbox.ErrConflict)
+			return unless(storetest.No(s.Runs.Start(s.Ctx, ana(""), orders[i%len(orders)], enginetest.LoadedRuns)), event.ErrConflict)
 		},
 		"cancel": func(s *fixture, i int) error {
-			return unless(storetest.No(s.Runs.Cancel(s.Ctx, ana(""), newest(s))), outbox.ErrConflict, outbox.ErrNotFound)
+			return unless(storetest.No(s.Runs.Cancel(s.Ctx, ana(""), newest(s))), event.ErrConflict, event.ErrNotFound)
 		},
 		"resume": func(s *fixture, i int) error {
-			return unless(storetest.No(s.Runs.Resume(s.Ctx, ana(""), max(1, newest(s)-int64(i%3)), enginetest.LoadedRuns)), outbox.ErrConflict, outbox.ErrNotFound)
+			return unless(storetest.No(s.Runs.Resume(s.Ctx, ana(""), max(1, newest(s)-int64(i%3)), enginetest.LoadedRuns)), event.ErrConflict, event.ErrNotFound)
 		},
 		"work": func(s *fixture, i int) error {
 			l, ok, err := s.Runs.Claim(s.Ctx, one, enginetest.VersionsRuns, lease)
 			if err != nil || !ok {
 				return err
 			}
-			var results []outbox.RunResult
+			var results []replay.RunResult
 			for _, id := range storetest.Shuffled(ids) {
-				r := result(id, outbox.OutcomeMatch, 1)
+				r := result(id, replay.OutcomeMatch, 1)
 				for _, p := range storetest.Shuffled([]string{"roster", "history"}) {
-					r.Projections = append(r.Projections, outbox.ProjectionResult{Projection: p, Verdict: outbox.VerdictMatch})
+					r.Projections = append(r.Projections, replay.ProjectionResult{Projection: p, Verdict: campaign.VerdictMatch})
 				}
 				results = append(results, r)
 			}
 			if _, err = s.Runs.Report(s.Ctx, l, runs.Progress{Results: results, Lease: lease}); err == nil {
-				_, err = s.Runs.Finish(s.Ctx, l, []outbox.RunStatus{outbox.RunCompleted, outbox.RunFailed, outbox.RunInterrupted}[i%3], "so it goes")
+				_, err = s.Runs.Finish(s.Ctx, l, []replay.RunStatus{replay.RunCompleted, replay.RunFailed, replay.RunInterrupted}[i%3], "so it goes")
 			}
-			return unless(err, outbox.ErrLeaseLost)
+			return unless(err, event.ErrLeaseLost)
 		},
 		"note": func(s *fixture, _ int) error {
-			var notes []outbox.Verification
+			var notes []campaign.Verification
 			for _, id := range storetest.Shuffled(ids) {
-				notes = append(notes, outbox.Verification{CampaignID: id, Projection: "roster", Verdict: outbox.VerdictDrift})
+				notes = append(notes, campaign.Verification{CampaignID: id, Projection: "roster", Verdict: campaign.VerdictDrift})
 			}
 			return s.RecordVerifications(s.Ctx, notes)
 		},
@@ -270,37 +273,37 @@ func TestLocks_ofRunsAreTakenInOneOrderToo(t *testing.T) {
 // kinds are all actions on runs and projections.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return f.Beside() }, All: []storetest.Kind[*fixture]{
 	{Action: "run_start", Scene: (*fixture).DeadHead,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			return f.Runs.Start(f.Ctx, o, enginetest.Rebuild("a"), enginetest.LoadedRuns)
 		},
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from run_scopes`) == 0 }},
 	{Action: "run_cancel", Scene: queuedRun,
-		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.Runs.Cancel(f.Ctx, o, 1) },
-		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunQueued }},
+		Do:     func(f *fixture, o operator.Command) (any, error) { return f.Runs.Cancel(f.Ctx, o, 1) },
+		Undone: func(f *fixture) bool { return f.MustRun(1).Status == replay.RunQueued }},
 	{Action: "run_resume", Scene: interruptedRun,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			return f.Runs.Resume(f.Ctx, o, 1, enginetest.LoadedRuns)
 		},
-		Undone: func(f *fixture) bool { return f.MustRun(1).Status == outbox.RunInterrupted }},
+		Undone: func(f *fixture) bool { return f.MustRun(1).Status == replay.RunInterrupted }},
 	{Action: "rehearse", Scene: (*fixture).DeadHead,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			set, err := projection.Load(storetest.DialectOf(f.Pair), enginetest.Define(f.TB, enginetest.Accounts)...)
 			if err != nil {
 				return nil, err
 			}
-			return f.Runs.Rehearse(f.Ctx, o, outbox.RehearsalRequest{Files: changedTo(fixed)}, set)
+			return f.Runs.Rehearse(f.Ctx, o, replay.RehearsalRequest{Files: changedTo(fixed)}, set)
 		},
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from run_rehearsals`) == 0 }},
 	// A pause is written to the projections before its record is.
 	{Action: "projection_pause", Scene: (*fixture).DeadHead,
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			return f.Runs.PauseProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
 		}},
 	{Action: "projection_resume", Scene: func(f *fixture) {
 		f.DeadHead()
 		must.Get(f.Runs.PauseProjection(f.Ctx, storetest.Ben, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)).Or(f.TB)
 	},
-		Do: func(f *fixture, o outbox.Command) (any, error) {
+		Do: func(f *fixture, o operator.Command) (any, error) {
 			return f.Runs.ResumeProjection(f.Ctx, o, enginetest.LoadedRuns[0].Name, "a", enginetest.LoadedRuns)
 		}},
 }}
@@ -312,7 +315,7 @@ func queuedRun(f *fixture) {
 
 func interruptedRun(f *fixture) {
 	queuedRun(f)
-	f.FinishRun(f.ClaimRun(one), outbox.RunInterrupted, "its process is gone")
+	f.FinishRun(f.ClaimRun(one), replay.RunInterrupted, "its process is gone")
 }
 
 func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
@@ -322,8 +325,8 @@ func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 
 func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
-	kinds.MustHave(t, func(a outbox.Action) bool {
-		return a == outbox.ActionRehearse || strings.HasPrefix(string(a), "run_") || strings.HasPrefix(string(a), "projection_")
+	kinds.MustHave(t, func(a operator.Action) bool {
+		return a == operator.ActionRehearse || strings.HasPrefix(string(a), "run_") || strings.HasPrefix(string(a), "projection_")
 	})
 }
 
@@ -396,7 +399,7 @@ set search_path = projections; set default_transaction_isolation = 'read committ
 		mustMatch(t, what, b)
 		must.Equal(t, publishedFirst(t, b), published, what, "publishes")
 		rebuild := b.RunToEnd(enginetest.Rebuild(campaign, campaign+"b"))
-		must.Hold(t, rebuild.Status == outbox.RunCompleted && rebuild.Counts.Matched == 2, "%s: rebuilt as %s with %+v", what, rebuild.Status, rebuild.Counts)
+		must.Hold(t, rebuild.Status == replay.RunCompleted && rebuild.Counts.Matched == 2, "%s: rebuilt as %s with %+v", what, rebuild.Status, rebuild.Counts)
 		must.OK(t, b.Store.Close())
 		storetest.Run(t, admin, append(reset, `select pg_reload_conf()`)...)
 	}
@@ -425,5 +428,5 @@ func publishedFirst(t *testing.T, b *enginetest.Engine) string {
 
 func mustMatch(t *testing.T, what string, b *enginetest.Engine) {
 	run := b.RunToEnd(enginetest.Everything)
-	must.Hold(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 0 && run.Counts.Failed == 0, "%s: verified as %s with %+v", what, run.Status, run.Counts)
+	must.Hold(t, run.Status == replay.RunCompleted && run.Counts.Drifted == 0 && run.Counts.Failed == 0, "%s: verified as %s with %+v", what, run.Status, run.Counts)
 }

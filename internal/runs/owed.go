@@ -8,8 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -88,11 +91,11 @@ limit 1`
 // replay was started since they fell behind. After a replay an operator decides, unless it ended
 // because the projection has another version now.
 func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
-	last, known := make([]outbox.Run, len(all)), make([]bool, len(all))
+	last, known := make([]replay.Run, len(all)), make([]bool, len(all))
 	var b sqldb.Batch
 	for i, c := range all {
 		newest := func(row sqldb.Row) error {
-			var r outbox.Run
+			var r replay.Run
 			err := row.Scan(&r.ID, &r.Status, sqldb.ScanJSON(&r.Versions), sqldb.ScanTime(&r.RequestedAt))
 			if r.ID > last[i].ID {
 				last[i] = r
@@ -111,7 +114,7 @@ func (t *tx) untried(all []behindCursor) (untried []behindCursor, err error) {
 	}
 	for i, c := range all {
 		tried := last[i].ID > 0 && last[i].RequestedAt.UnixMicro() >= c.since
-		if tried && last[i].Status != outbox.RunCancelled {
+		if tried && last[i].Status != replay.RunCancelled {
 			tried = last[i].Versions[c.projection] == c.version
 		}
 		if known[i] && !tried {
@@ -136,7 +139,7 @@ func (t *tx) owed(behind []behindCursor) ([]behindCursor, error) {
 // admitOwed queues replays for the cursors that are behind and were not replayed since, in a
 // transaction that has locked the admission of runs. It returns the number of replays.
 func (rs *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
-	if rs.core.Mode() == outbox.ModeShadow || rs.core.ReadOnly() {
+	if rs.core.Mode() == campaign.ModeShadow || rs.core.ReadOnly() {
 		return 0, nil
 	}
 	behind, err := rs.behind(context.Background())
@@ -158,21 +161,21 @@ func (rs *Runs) admitOwed(t *tx, now int64) (replays int, err error) {
 // admitReplay queues a replay of one projection. If there are more campaigns than a run may name,
 // it covers all campaigns or, if other runs have some, the first ones.
 func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
-	order := outbox.RunRequest{Kind: outbox.RunReplay, Projections: []string{owed[0].projection}}
-	if len(owed) > outbox.MaxRunCampaigns {
+	order := replay.RunRequest{Kind: replay.RunReplay, Projections: []string{owed[0].projection}}
+	if len(owed) > event.MaxRunCampaigns {
 		order.All = true
 		err := t.Each(func(sqldb.Row) error { order.All = false; return sqldb.ErrEnough }, scopeTakenAnywhere, owed[0].projection)
 		if err != nil {
 			return fmt.Errorf("look for runs of projection %q: %w", owed[0].projection, err)
 		}
-		owed = owed[:outbox.MaxRunCampaigns]
+		owed = owed[:event.MaxRunCampaigns]
 	}
 	for _, c := range owed {
 		if now = max(now, c.since); !order.All { // a process whose clock is ahead finds the replay later than the resume
 			order.Campaigns = append(order.Campaigns, c.campaign)
 		}
 	}
-	run, err := rs.admitRun(t, byItself, order, nil, []outbox.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
+	run, err := rs.admitRun(t, byItself, order, nil, []campaign.ProjectionInfo{{Name: owed[0].projection, Version: owed[0].version}}, now)
 	if err == nil {
 		err = t.recordReplay(run, order, now)
 	}
@@ -180,12 +183,12 @@ func (rs *Runs) admitReplay(t *tx, owed []behindCursor, now int64) error {
 }
 
 // byItself is the actor of automatic actions.
-var byItself = outbox.ByItself("catch up after a resume, after events were applied while it was not loaded, or after its tables were made again")
+var byItself = operator.ByItself("catch up after a resume, after events were applied while it was not loaded, or after its tables were made again")
 
 // recordReplay writes the audit record of an automatic replay. It has no key and no request: those
 // belong to the action that caused it.
-func (t *tx) recordReplay(run outbox.Run, order outbox.RunRequest, now int64) error {
-	a := &store.Change{Command: byItself, Action: outbox.ActionRunStart, CampaignID: run.CampaignID, Before: auditTarget(order)}
+func (t *tx) recordReplay(run replay.Run, order replay.RunRequest, now int64) error {
+	a := &store.Change{Command: byItself, Action: operator.ActionRunStart, CampaignID: run.CampaignID, Before: auditTarget(order)}
 	started(a, run)
 	return t.Record(a, run, now)
 }
@@ -193,7 +196,7 @@ func (t *tx) recordReplay(run outbox.Run, order outbox.RunRequest, now int64) er
 // startOwed is admitOwed in its own transaction. It writes nothing if nothing is owed.
 func (rs *Runs) startOwed(ctx context.Context) error {
 	behind, err := rs.behind(ctx)
-	if err != nil || len(behind) == 0 || rs.core.Mode() == outbox.ModeShadow {
+	if err != nil || len(behind) == 0 || rs.core.Mode() == campaign.ModeShadow {
 		return err
 	}
 	owed, err := reading(ctx, rs, "", func(t *tx) ([]behindCursor, error) { return t.owed(behind) })
@@ -214,7 +217,7 @@ func (rs *Runs) startOwed(ctx context.Context) error {
 
 // endRun is t.endRun in a transaction that has locked the admission of runs. It also starts the
 // replays that the run has blocked; if the projections database is down, Reconcile does so later.
-func (rs *Runs) endRun(t *tx, r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (rs *Runs) endRun(t *tx, r *runRow, status replay.RunStatus, reason string, now int64) error {
 	if err := t.endRun(r, status, reason, now); err != nil {
 		return err
 	}
@@ -244,7 +247,7 @@ func (rs *Runs) behindAlone(ctx context.Context) (found []behindCursor, err erro
 
 // checkBehind reports cursors that no run catches up. A projection being resumed has no run for a
 // moment, so only persistent findings count.
-func (rs *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) error {
+func (rs *Runs) checkBehind(ctx context.Context, report *campaign.CheckReport) error {
 	found, err := rs.behindAlone(ctx)
 	deadline := time.NewTimer(rs.owedWait)
 	defer deadline.Stop()
@@ -267,7 +270,7 @@ func (rs *Runs) checkBehind(ctx context.Context, report *outbox.CheckReport) err
 	}
 	slices.SortStableFunc(found, func(a, b behindCursor) int { return cmp.Compare(a.campaign, b.campaign) })
 	for _, c := range found {
-		report.Add(outbox.InvariantReplayOwed, c.campaign, c.seq, "projection %q is behind since event %d, and no run is catching it up; start a replay", c.projection, c.seq)
+		report.Add(campaign.InvariantReplayOwed, c.campaign, c.seq, "projection %q is behind since event %d, and no run is catching it up; start a replay", c.projection, c.seq)
 	}
 	return nil
 }

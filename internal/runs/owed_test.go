@@ -10,29 +10,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // behind creates campaigns in which a projection was paused at event 2 and is resumed at event 5. It returns the replay that is catching it up.
-func behind(f *fixture, loaded []outbox.ProjectionInfo, projection string, campaigns ...string) (run int64) {
+func behind(f *fixture, loaded []campaign.ProjectionInfo, projection string, campaigns ...string) (run int64) {
 	for _, id := range campaigns {
 		run = resumedBehind(f, loaded, projection, id).RunID
 	}
 	return run
 }
 
-func resumedBehind(f *fixture, loaded []outbox.ProjectionInfo, projection, campaign string) outbox.ProjectionPause {
-	f.Applied(campaign, 2)
-	must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), projection, campaign, loaded)).Or(f.TB)
-	f.Applied(campaign, 3)
-	h, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), projection, campaign, loaded)
-	must.Need(f.TB, err == nil && h.State == outbox.CursorBehind, "resumed as %+v, %v", h, err)
+func resumedBehind(f *fixture, loaded []campaign.ProjectionInfo, projection, campaignID string) campaign.ProjectionPause {
+	f.Applied(campaignID, 2)
+	must.Get(f.Runs.PauseProjection(f.Ctx, ana("later"), projection, campaignID, loaded)).Or(f.TB)
+	f.Applied(campaignID, 3)
+	h, err := f.Runs.ResumeProjection(f.Ctx, ana("now"), projection, campaignID, loaded)
+	must.Need(f.TB, err == nil && h.State == campaign.CursorBehind, "resumed as %+v, %v", h, err)
 	return h
 }
 
@@ -43,7 +47,7 @@ func behindAlone(f *fixture, want int64) {
 	must.Hold(f.TB, n.Alone == want && err == nil, "%+v projections are behind (%v), want %d without a run", n, err, want)
 }
 
-func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
+func claimAs(f *fixture, loaded []campaign.ProjectionInfo) runs.Lease {
 	versions := map[string]string{}
 	for _, p := range loaded {
 		versions[p.Name] = p.Version
@@ -56,18 +60,18 @@ func claimAs(f *fixture, loaded []outbox.ProjectionInfo) runs.Lease {
 // An operator who cancels a replay, or examines its failure, decides what is next.
 func TestReconcile_startsNoReplayAgainThatWasTried(t *testing.T) {
 	type given struct {
-		as  outbox.RunStatus
+		as  replay.RunStatus
 		why string
 	}
 	storetest.Each(t, own, map[string]given{
-		"cancelled":   {outbox.RunCancelled, ""},
-		"failed":      {outbox.RunFailed, "the disk is broken"},
-		"interrupted": {outbox.RunInterrupted, "three processes died"},
-		"completed":   {outbox.RunCompleted, ""},
+		"cancelled":   {replay.RunCancelled, ""},
+		"failed":      {replay.RunFailed, "the disk is broken"},
+		"interrupted": {replay.RunInterrupted, "three processes died"},
+		"completed":   {replay.RunCompleted, ""},
 	}, func(t *testing.T, f *fixture, ends given) {
 		loaded := f.WithProjections("roster")
 		id := behind(f, loaded, "roster", "a")
-		if ends.as == outbox.RunCancelled {
+		if ends.as == replay.RunCancelled {
 			must.Get(f.Runs.Cancel(f.Ctx, ana(""), id)).Or(t)
 		} else {
 			f.FinishRun(claimAs(f, loaded), ends.as, ends.why)
@@ -84,21 +88,21 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 		f.Clock.Advance(time.Hour)
 		f.ExecProjections(`update projection_cursors set updated_at = $1`, f.Clock.Now().UnixMicro())
 	}
-	storetest.Each(t, own, map[string]func(f *fixture, loaded []outbox.ProjectionInfo){
-		"that was of another version of the projection": func(f *fixture, loaded []outbox.ProjectionInfo) {
-			f.FinishRun(claimAs(f, loaded), outbox.RunInterrupted, "the file has changed")
+	storetest.Each(t, own, map[string]func(f *fixture, loaded []campaign.ProjectionInfo){
+		"that was of another version of the projection": func(f *fixture, loaded []campaign.ProjectionInfo) {
+			f.FinishRun(claimAs(f, loaded), replay.RunInterrupted, "the file has changed")
 			must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{{Name: "roster", Version: "w"}}))
 		},
-		"that failed before it was resumed again": func(f *fixture, loaded []outbox.ProjectionInfo) {
-			f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
+		"that failed before it was resumed again": func(f *fixture, loaded []campaign.ProjectionInfo) {
+			f.FinishRun(claimAs(f, loaded), replay.RunFailed, "the disk is broken")
 			resumedLater(f)
 		},
-		"that began before it was resumed again": func(f *fixture, loaded []outbox.ProjectionInfo) {
+		"that began before it was resumed again": func(f *fixture, loaded []campaign.ProjectionInfo) {
 			l := claimAs(f, loaded)
 			resumedLater(f)
-			f.FinishRun(l, outbox.RunCompleted, "")
+			f.FinishRun(l, replay.RunCompleted, "")
 		},
-	}, func(t *testing.T, f *fixture, end func(f *fixture, loaded []outbox.ProjectionInfo)) {
+	}, func(t *testing.T, f *fixture, end func(f *fixture, loaded []campaign.ProjectionInfo)) {
 		loaded := f.WithProjections("roster")
 		first := behind(f, loaded, "roster", "a")
 		end(f, loaded)
@@ -107,7 +111,7 @@ func TestReconcile_startsAReplayAgain(t *testing.T) {
 		sum, err := f.Summary(f.Ctx)
 		must.Hold(t, err == nil && len(sum.Held) == 1 && sum.Held[0].RunID != 0, "the summary says that the projection%s (%v)", sum.Held[0].CatchUp(), err)
 		runs := f.ActiveRuns()
-		must.Hold(t, len(runs) == 1 && runs[0].ID != first && runs[0].CampaignID == "a" && runs[0].Kind == outbox.RunReplay && runs[0].Reason != "", "runs %+v are active, want a replay", runs)
+		must.Hold(t, len(runs) == 1 && runs[0].ID != first && runs[0].CampaignID == "a" && runs[0].Kind == replay.RunReplay && runs[0].Reason != "", "runs %+v are active, want a replay", runs)
 		behindAlone(f, 0)
 		f.Unchanged(func() { reconciled(f) })
 	})
@@ -119,7 +123,7 @@ func TestFinishRun_endsAReplayOfAResumeInTheFuture(t *testing.T) {
 	behind(f, loaded, "roster", "a")
 	f.ExecProjections(`update projection_cursors set updated_at = $1`, f.Clock.Now().Add(time.Hour).UnixMicro())
 	for range 2 { // the second one is that of the future
-		f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
+		f.FinishRun(claimAs(f, loaded), replay.RunFailed, "the disk is broken")
 	}
 	runs := f.ActiveRuns()
 	must.Hold(t, len(runs) == 0, "runs %+v are active", runs)
@@ -137,7 +141,7 @@ func TestFinishRun_startsOneReplayForEachProjectionThatIsBehind(t *testing.T) {
 	}
 	behindAlone(f, 0)
 	f.Sound()
-	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	f.FinishRun(claimAs(f, loaded), replay.RunCompleted, "")
 	var scopes []string
 	for _, r := range f.ActiveRuns() {
 		scopes = append(scopes, fmt.Sprint(r.Kind, r.Projections, r.CampaignIDs))
@@ -152,7 +156,7 @@ func TestReplaysThatStartByThemselves_areRecorded(t *testing.T) {
 	atOnce := behind(f, loaded, "roster", "a")
 	mustHaveStarted(f, atOnce)
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`) // resumed again
-	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	f.FinishRun(claimAs(f, loaded), replay.RunCompleted, "")
 	later := f.ActiveRuns()[0].ID
 	mustHaveStarted(f, later, atOnce)
 	acts := f.ActionsOf("projection_resume")
@@ -166,7 +170,7 @@ func mustHaveStarted(f *fixture, runs ...int64) {
 			RunID int64 `json:"run_id"`
 		}
 		err := json.Unmarshal(a.After, &after)
-		must.Hold(f.TB, err == nil && a.Actor == "outboxweb" && a.Via == "system" && a.CampaignID == "a" && a.Reason != "" && a.Target == outbox.RunTarget(after.RunID), "the record is %+v (%v)", a, err)
+		must.Hold(f.TB, err == nil && a.Actor == "outboxweb" && a.Via == "system" && a.CampaignID == "a" && a.Reason != "" && a.Target == operator.RunTarget(after.RunID), "the record is %+v (%v)", a, err)
 		got = append(got, after.RunID)
 	}
 	must.Equal(f.TB, got, runs, "runs", "have a record")
@@ -177,15 +181,15 @@ func TestBehind_countsWhatWaitsForTheEndOfARun(t *testing.T) {
 	loaded := f.WithProjections("roster")
 	verify := must.Get(f.Runs.Start(f.Ctx, ana("looks odd"), enginetest.Everything, loaded)).Or(t)
 	resumedBehind(f, loaded, "roster", "a")
-	mustTellHeld(f, outbox.BehindCounts{Waiting: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
-	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
-	replay := f.ActiveRuns()[0].ID
-	mustTellHeld(f, outbox.BehindCounts{CatchUps: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1, RunID: replay})
-	f.FinishRun(claimAs(f, loaded), outbox.RunFailed, "the disk is broken")
-	mustTellHeld(f, outbox.BehindCounts{Alone: 1}, outbox.HeldProjection{Projection: "roster", Behind: 1})
+	mustTellHeld(f, campaign.BehindCounts{Waiting: 1}, campaign.HeldProjection{Projection: "roster", Behind: 1, BlockedByRun: verify.ID})
+	f.FinishRun(claimAs(f, loaded), replay.RunCompleted, "")
+	r := f.ActiveRuns()[0].ID
+	mustTellHeld(f, campaign.BehindCounts{CatchUps: 1}, campaign.HeldProjection{Projection: "roster", Behind: 1, RunID: r})
+	f.FinishRun(claimAs(f, loaded), replay.RunFailed, "the disk is broken")
+	mustTellHeld(f, campaign.BehindCounts{Alone: 1}, campaign.HeldProjection{Projection: "roster", Behind: 1})
 }
 
-func mustTellHeld(f *fixture, behind outbox.BehindCounts, held ...outbox.HeldProjection) {
+func mustTellHeld(f *fixture, behind campaign.BehindCounts, held ...campaign.HeldProjection) {
 	n, err := f.Runs.Behind(f.Ctx)
 	must.Hold(f.TB, n == behind && err == nil, "behind are %+v (%v), want %+v", n, err, behind)
 	f.Clock.Advance(time.Minute)
@@ -197,7 +201,7 @@ func TestReconcile_startsAReplayOfWhatIsFree(t *testing.T) {
 	loaded := f.WithProjections("roster")
 	behind(f, loaded, "roster", "a", "b")
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
-	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "") // of a, while that of b is queued
+	f.FinishRun(claimAs(f, loaded), replay.RunCompleted, "") // of a, while that of b is queued
 	runs := f.ActiveRuns()
 	must.Hold(t, len(runs) == 2 && runs[0].CampaignID == "b" && runs[1].CampaignID == "a", "active are %+v", runs)
 }
@@ -207,16 +211,16 @@ func TestReconcile_leavesAProjectionBehindThatIsPausedForAll(t *testing.T) {
 	loaded := f.WithProjections("roster")
 	run := behind(f, loaded, "roster", "a")
 	must.Get(f.Runs.PauseProjection(f.Ctx, ana("all"), "roster", "", loaded)).Or(t)
-	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	f.FinishRun(claimAs(f, loaded), replay.RunCompleted, "")
 	f.Unchanged(func() { reconciled(f) })
 	behindAlone(f, 0)
 	f.Sound()
 	f.AppendN("b", 1)
-	verify := must.Get(f.Runs.Start(f.Ctx, ana(""), outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"b"}}, loaded)).Or(t)
+	verify := must.Get(f.Runs.Start(f.Ctx, ana(""), replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"b"}}, loaded)).Or(t)
 	f.Clock.Advance(time.Second)
 	h, err := f.Runs.ResumeProjection(f.Ctx, ana(""), "roster", "", loaded)
 	must.Hold(t, err == nil && h.RunID == 0 && h.BlockedByRun == verify.ID, "resumed as %+v, %v", h, err)
-	f.FinishRun(claimAs(f, loaded), outbox.RunCompleted, "")
+	f.FinishRun(claimAs(f, loaded), replay.RunCompleted, "")
 	runs := f.ActiveRuns()
 	must.Hold(t, len(runs) == 1 && runs[0].ID != run && runs[0].CampaignID == "a", "active are %+v, want a replay of what was behind before the pause", runs)
 }
@@ -226,7 +230,7 @@ func TestReconcile_inShadowModeStartsNoReplay(t *testing.T) {
 	loaded := f.WithProjections("roster")
 	must.Get(f.Runs.Cancel(f.Ctx, ana(""), behind(f, loaded, "roster", "a"))).Or(t)
 	f.ExecProjections(`update projection_cursors set updated_at = updated_at + 1`)
-	shadow := f.Beside(storetest.InMode(outbox.ModeShadow))
+	shadow := f.Beside(storetest.InMode(campaign.ModeShadow))
 	f.Unchanged(func() { reconciled(shadow) })
 	reconciled(f)
 	must.Equal(t, len(f.ActiveRuns()), 1, "active")
@@ -241,31 +245,31 @@ func behindOf(tb testing.TB, b *enginetest.Engine) (details []string) {
 	return details
 }
 
-func runsOf(tb testing.TB, b *enginetest.Engine, kind outbox.RunKind) []outbox.Run {
-	page := must.Get(b.Runs.List(context.Background(), outbox.RunFilter{Kind: kind})).Or(tb)
+func runsOf(tb testing.TB, b *enginetest.Engine, kind replay.RunKind) []replay.Run {
+	page := must.Get(b.Runs.List(context.Background(), replay.RunFilter{Kind: kind})).Or(tb)
 	slices.Reverse(page.Items)
 	return page.Items
 }
 
 func TestResume_besideARunIsCaughtUpOnceThatRunEnds(t *testing.T) {
 	t.Parallel()
-	for _, campaign := range []string{"a", ""} {
+	for _, campaignID := range []string{"a", ""} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally))
-		b.Feed(enginetest.Notes("a b", 3)...).PauseProjection("tally", campaign).Feed(enginetest.Notes("a", 5)...)
+		b.Feed(enginetest.Notes("a b", 3)...).PauseProjection("tally", campaignID).Feed(enginetest.Notes("a", 5)...)
 		verify := b.StartRun(enginetest.Everything)
-		h := b.ResumeProjection("tally", campaign)
+		h := b.ResumeProjection("tally", campaignID)
 		must.Hold(t, h.Behind == 1 && h.RunID == 0 && h.BlockedByRun == verify.ID, "resumed as %+v, want that run %d blocks the replay", h, verify.ID)
 		b.MustHaveCursors("a tally 3 behind")
 		b.Sound() // the replay will start automatically
 
 		b.StepRuns().MustHaveCursors("a tally 8 live").MustHaveTold("tally", "a", 8)
-		replays := runsOf(t, b, outbox.RunReplay)
-		must.Hold(t, len(replays) == 1 && replays[0].Status == outbox.RunCompleted && replays[0].CampaignID == "a" && slices.Equal(replays[0].Projections, []string{"tally"}) && replays[0].RequestedBy == "outboxweb" && replays[0].Via == "system", "replays are %+v", replays)
+		replays := runsOf(t, b, replay.RunReplay)
+		must.Hold(t, len(replays) == 1 && replays[0].Status == replay.RunCompleted && replays[0].CampaignID == "a" && slices.Equal(replays[0].Projections, []string{"tally"}) && replays[0].RequestedBy == "outboxweb" && replays[0].Via == "system", "replays are %+v", replays)
 		b.Feed(enginetest.Noted("a")).MustHaveTold("tally", "a", 9).Sound()
 		for seq, want := range map[int64]string{3: "", 4: "tally", 8: "tally", 9: ""} {
 			h, err := b.Runs.EventHistory(t.Context(), "a", seq)
 			got := ""
-			if last := h.Steps[len(h.Steps)-1]; last.Kind == outbox.StepReplayed && last.Replay.RunID == replays[0].ID && last.Replay.Kind == string(outbox.RunReplay) {
+			if last := h.Steps[len(h.Steps)-1]; last.Kind == campaign.StepReplayed && last.Replay.RunID == replays[0].ID && last.Replay.Kind == string(replay.RunReplay) {
 				got = last.Replay.Projection
 			}
 			must.Hold(t, err == nil && got == want, "event %d got to %q by the replay, want %q: %+v, %v", seq, got, want, h.Steps, err)
@@ -292,11 +296,11 @@ func TestReconcile_catchesUpAProjectionThatNoRunDoes(t *testing.T) {
 	found := behindOf(t, b)
 	must.Hold(t, len(found) == 1 && strings.HasPrefix(found[0], "a: ") && strings.Contains(found[0], `projection "tally"`), "check found %q", found)
 	n, err := b.Runs.Behind(t.Context())
-	must.Hold(t, n == (outbox.BehindCounts{Alone: 1}) && err == nil, "%+v projections are behind, want 1 without a run; %v", n, err)
+	must.Hold(t, n == (campaign.BehindCounts{Alone: 1}) && err == nil, "%+v projections are behind, want 1 without a run; %v", n, err)
 	for range 2 { // the second one finds the run
 		must.Get(b.Reconcile(t.Context())).Or(t)
 	}
-	must.Equal(t, len(runsOf(t, b, outbox.RunReplay)), 1, "replays")
+	must.Equal(t, len(runsOf(t, b, replay.RunReplay)), 1, "replays")
 	n, err = b.Runs.Behind(t.Context())
 	must.Hold(t, n.Alone == 0 && err == nil, "%+v projections are behind, want none without a run; %v", n, err)
 	b.Sound()
@@ -318,29 +322,29 @@ insert into orders (campaign_id, seq, sku, number) values (:campaign_id, :seq, :
 var withoutSKU = strings.ReplaceAll(orders, ":payload.sku!", "coalesce(:payload.sku, 'none')")
 
 // lacksSKU and lacksNumber are events that orders fails on, each with an error of its own.
-func lacksSKU(campaign string) outbox.Event {
+func lacksSKU(campaign string) event.Event {
 	return enginetest.EventOf(campaign, "ordered", `{"number":"1"}`)
 }
 
-func lacksNumber(campaign string) outbox.Event {
+func lacksNumber(campaign string) event.Event {
 	return enginetest.EventOf(campaign, "ordered", `{"sku":"s"}`)
 }
 
 // loadedAfterRehearsal is an engine whose campaigns orders had blocked at these events before a changed file was rehearsed and loaded.
-func loadedAfterRehearsal(t *testing.T, changed string, blocked ...outbox.Event) (*enginetest.Engine, outbox.FixRehearsal) {
+func loadedAfterRehearsal(t *testing.T, changed string, blocked ...event.Event) (*enginetest.Engine, replay.FixRehearsal) {
 	before := enginetest.Own(t, []string{orders}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	before.Feed(blocked...)
-	d := mustRehearse(t, before, outbox.RehearsalRequest{Files: changedTo(changed)})
+	d := mustRehearse(t, before, replay.RehearsalRequest{Files: changedTo(changed)})
 	before.Clock.Advance(time.Minute)
 	return enginetest.OpenPair(t, before.Pair, enginetest.Define(t, changed), enginetest.MaxAttempts(1), enginetest.At(before.Clock)), d
 }
 
 // rehearsedWithoutSKU has two campaigns that lack a sku and passed the rehearsal of a file that needs
 // none, and one more campaign of either error that was blocked after it.
-func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, outbox.FixRehearsal) {
+func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, replay.FixRehearsal) {
 	b := enginetest.Own(t, []string{orders, enginetest.Ledger}, enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 	b.Feed(lacksSKU("a"), lacksSKU("b"))
-	d := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU)})
+	d := mustRehearse(t, b, replay.RehearsalRequest{Files: changedTo(withoutSKU)})
 	must.Need(t, d.Passed(), "the rehearsal says %q", d.Answer)
 	b.Clock.Advance(time.Minute)
 	b.Feed(lacksSKU("later"), lacksNumber("other"))
@@ -348,16 +352,16 @@ func rehearsedWithoutSKU(t *testing.T) (*enginetest.Engine, outbox.FixRehearsal)
 }
 
 // assessed is the error that blocks a campaign, as pages show it.
-func assessed(t *testing.T, b *enginetest.Engine, campaign string) outbox.AssessedGroup {
+func assessed(t *testing.T, b *enginetest.Engine, campaignID string) campaign.AssessedGroup {
 	all, versions := must.Get(b.Store.ErrorGroups(t.Context())).Or(t), map[string]string{}
 	for _, p := range b.Infos {
 		versions[p.Name] = p.Version
 	}
-	groups := all.Assessed(outbox.Running{Build: "test", Versions: versions}, nil)
+	groups := all.Assessed(campaign.Running{Build: "test", Versions: versions}, nil)
 	must.OK(t, b.Runs.RestOnRehearsals(t.Context(), groups, b.Infos))
-	of := b.MustRow(campaign, b.MustCampaign(campaign).HeadSeq).Row.Fingerprint
-	at := slices.IndexFunc(groups, func(g outbox.AssessedGroup) bool { return g.Fingerprint == of })
-	must.Need(t, at >= 0, "no error blocks campaign %s", campaign)
+	of := b.MustRow(campaignID, b.MustCampaign(campaignID).HeadSeq).Row.Fingerprint
+	at := slices.IndexFunc(groups, func(g campaign.AssessedGroup) bool { return g.Fingerprint == of })
+	must.Need(t, at >= 0, "no error blocks campaign %s", campaignID)
 	return groups[at]
 }
 
@@ -366,13 +370,13 @@ func TestRestOn_leavesOutRowsThatWereRetriedSince(t *testing.T) {
 	before.MustRequeue("b", 1)
 	before.Drain()
 	b := enginetest.OpenPair(t, before.Pair, enginetest.Define(t, withoutSKU, enginetest.Ledger), enginetest.MaxAttempts(1), enginetest.At(before.Clock))
-	selection := outbox.Selection{Rows: []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}}
+	selection := operations.Selection{Rows: []event.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}}
 	p, err := b.Operations.Preview(t.Context(), selection, d.Run.ID)
 	must.Hold(t, err == nil && p.Rows == 2 && p.Rehearsed == 1 && p.RehearsedFailing == 0, "it covers %d of %d rows, %d failing (%v)", p.Rehearsed, p.Rows, p.RehearsedFailing, err)
 	passed, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
 	must.Hold(t, err == nil && len(passed) == 1 && passed[0].CampaignID == "a", "those that would pass are %v (%v), want that of a", passed, err)
 	b.Clock.Advance(time.Second)
-	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})).Or(t)
+	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, operations.OperationRequest{Selection: selection, Rehearsal: d.Run.ID})).Or(t)
 	must.Equal(t, b.Operation(op.ID).CoverText(), "1 of the operation's 2 rows passed it", "the operation that rests on it")
 }
 
@@ -382,19 +386,19 @@ func TestRestOn_callsOnARehearsalOnlyForWhatItTried(t *testing.T) {
 	g := assessed(t, b, "other")
 	must.Hold(t, g.Rehearsal == 0 && !strings.Contains(g.Verdict, "rehearsal"), "of an error that it never tried: rehearsal %d: %s", g.Rehearsal, g.Verdict)
 	partly := assessed(t, b, "later")
-	if want := "2 of these 3 campaigns passed rehearsal 1; the other 1 was not tried in it, or retried since: rehearse again"; !strings.HasSuffix(partly.Verdict, want) || partly.RehearsedHeads != 2 || partly.Remedy() != outbox.RemedyRehearse {
+	if want := "2 of these 3 campaigns passed rehearsal 1; the other 1 was not tried in it, or retried since: rehearse again"; !strings.HasSuffix(partly.Verdict, want) || partly.RehearsedHeads != 2 || partly.Remedy() != campaign.RemedyRehearse {
 		t.Errorf("of three campaigns of which it tried two: %q, remedy %s", partly.Verdict, partly.Remedy())
 	}
-	again := mustRehearse(t, b, outbox.RehearsalRequest{Files: changedTo(withoutSKU), Fingerprint: partly.Fingerprint}) // the loaded file
+	again := mustRehearse(t, b, replay.RehearsalRequest{Files: changedTo(withoutSKU), Fingerprint: partly.Fingerprint}) // the loaded file
 	g = assessed(t, b, "later")
-	must.Hold(t, again.Loaded && g.Rehearsal == again.Run.ID && g.RehearsedHeads == 3 && g.Remedy() == outbox.RemedyRequeue, "rehearsed again with what is loaded: %q", g.Verdict)
-	every := outbox.Selection{}
+	must.Hold(t, again.Loaded && g.Rehearsal == again.Run.ID && g.RehearsedHeads == 3 && g.Remedy() == campaign.RemedyRequeue, "rehearsed again with what is loaded: %q", g.Verdict)
+	every := operations.Selection{}
 	p, err := b.Operations.Preview(t.Context(), every, d.Run.ID)
 	must.Hold(t, err == nil && p.Rows == 4 && p.Rehearsed == 2, "it covers %d of %d rows (%v), want 2 of 4", p.Rehearsed, p.Rows, err)
 	tried, err := b.Operations.PassedHeads(t.Context(), d.Run.ID)
-	want := []outbox.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}
+	want := []event.RowKey{{CampaignID: "a", Seq: 1}, {CampaignID: "b", Seq: 1}}
 	must.Hold(t, err == nil && len(tried) == 2 && tried[0] == want[0] && tried[1] == want[1], "it tried %v (%v), want %v", tried, err, want)
-	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
+	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, operations.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
 	o := b.Operation(op.ID)
 	must.Hold(t, o.Rehearsed == 2 && o.CoverText() == "2 of the operation's 4 rows passed it", "the operation that rests on it: %s", o.CoverText())
 	b.MustSkip("later", 1)
@@ -410,16 +414,16 @@ func TestRestOn_saysWhatFailedInTheRehearsal(t *testing.T) {
 	mustCount(t, d, rehearsedCounts{Passes: 2, FailsSame: 1, FailsDifferently: 1})
 	some, none := assessed(t, b, "a"), assessed(t, b, "c")
 	want := ", and with the loaded files 2 of these 3 campaigns passed rehearsal 1, 1 failed in it: requeue those that passed with a canary, and fix the cause for the others"
-	must.Hold(t, strings.HasSuffix(some.Verdict, want) && some.Remedy() == outbox.RemedyRequeue && some.RehearsedFailing == 1, "of a cause that it fixes in part: %s, %d failing: %s", some.Remedy(), some.RehearsedFailing, some.Verdict)
+	must.Hold(t, strings.HasSuffix(some.Verdict, want) && some.Remedy() == campaign.RemedyRequeue && some.RehearsedFailing == 1, "of a cause that it fixes in part: %s, %d failing: %s", some.Remedy(), some.RehearsedFailing, some.Verdict)
 	want = ", and with the loaded files every blocked campaign failed in rehearsal 1: requeuing will fail again until the cause is fixed"
-	must.Hold(t, strings.HasSuffix(none.Verdict, want) && none.Remedy() == outbox.RemedyInspect && none.Rehearsal == d.Run.ID, "of a cause that it does not fix: %s: %s", none.Remedy(), none.Verdict)
-	every := outbox.Selection{}
+	must.Hold(t, strings.HasSuffix(none.Verdict, want) && none.Remedy() == campaign.RemedyInspect && none.Rehearsal == d.Run.ID, "of a cause that it does not fix: %s: %s", none.Remedy(), none.Verdict)
+	every := operations.Selection{}
 	p, err := b.Operations.Preview(t.Context(), every, d.Run.ID)
 	must.Hold(t, err == nil && p.Rows == 2 && p.Rehearsed == 2 && p.RehearsedFailing == 2, "an operation that rests on it takes %d rows, %d of them passed, %d failed (%v)", p.Rows, p.Rehearsed, p.RehearsedFailing, err)
-	only := outbox.OperationRequest{Selection: outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: none.Fingerprint}}, Rehearsal: d.Run.ID}
+	only := operations.OperationRequest{Selection: operations.Selection{Filter: campaign.RequeueFilter{Fingerprint: none.Fingerprint}}, Rehearsal: d.Run.ID}
 	_, err = b.Operations.Start(t.Context(), enginetest.Operator, only)
-	must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing"), "an operation on what failed: %v", err)
-	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, outbox.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
+	must.Hold(t, errors.Is(err, event.ErrConflict) && strings.Contains(err.Error(), "rehearsal 1 found all matching dead rows failing"), "an operation on what failed: %v", err)
+	op := must.Get(b.Operations.Start(t.Context(), enginetest.Operator, operations.OperationRequest{Selection: every, Rehearsal: d.Run.ID})).Or(t)
 	o := b.Operation(op.ID)
 	must.Hold(t, o.Totals.Chosen == 2 && o.CoverText() == "2 of the operation's 2 rows passed it", "the operation that rests on it has %d rows: %s", o.Totals.Chosen, o.CoverText())
 }
@@ -429,7 +433,7 @@ func TestRestOn_tellsALaterEventFromTheHead(t *testing.T) {
 	b, d := loadedAfterRehearsal(t, withoutSKU, lacksSKU("a"), lacksNumber("a"))
 	g := assessed(t, b, "a")
 	want := "every blocked campaign passed this event in rehearsal 1, and failed at a later one: requeue with a canary to get there, or fix that first"
-	must.Hold(t, countsOf(d).FailsDifferently == 1 && strings.HasSuffix(g.Verdict, want) && g.Outlook == outbox.OutlookSome && g.RehearsedLater == 1, "%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
+	must.Hold(t, countsOf(d).FailsDifferently == 1 && strings.HasSuffix(g.Verdict, want) && g.Outlook == campaign.OutlookSome && g.RehearsedLater == 1, "%s, %d later: %s", g.Outlook, g.RehearsedLater, g.Verdict)
 }
 
 func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
@@ -443,7 +447,7 @@ func TestRestOn_alsoOfRowsThatWereNotRetried(t *testing.T) {
 	b.MustRequeue("c", 1)
 	b.Drain()
 	g = assessed(t, b, "b")
-	must.Hold(t, g.Outlook == outbox.OutlookNone && g.Rehearsal == 0, "with all retried: %s: %s", g.Outlook, g.Verdict)
+	must.Hold(t, g.Outlook == campaign.OutlookNone && g.Rehearsal == 0, "with all retried: %s: %s", g.Outlook, g.Verdict)
 }
 
 func TestRestOn_isRefutedByARetry(t *testing.T) {
@@ -471,6 +475,6 @@ func TestRestOn_needsEveryProjectionAsRehearsed(t *testing.T) {
 		must.Equal(t, assessed(t, b, "a").Rehearsal, 0, name)
 		r := mustReadRehearsal(t, b, d.Run.ID)
 		must.Hold(t, !r.Loaded && r.Outdated() && len(r.Others) == 1, "%s: loaded: %v, the others: %+v", name, r.Loaded, r.Others)
-		storetest.Refused(t, b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos), outbox.ErrConflict, c.says)
+		storetest.Refused(t, b.Runs.RestOn(t.Context(), d.Run.ID, b.Infos), event.ErrConflict, c.says)
 	}
 }

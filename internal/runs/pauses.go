@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // PauseProjection pauses a projection, for one campaign or, if none is named, for all. The others
-// go on, and its rows stay as of its last applied event. It returns outbox.ErrNotFound for an
-// unknown campaign or a projection that is not loaded, outbox.ErrConflict if it is already paused
+// go on, and its rows stay as of its last applied event. It returns event.ErrNotFound for an
+// unknown campaign or a projection that is not loaded, event.ErrConflict if it is already paused
 // there.
 //
 // Once it has returned no event reaches the projection. That requires no lease: applying a
@@ -20,41 +23,41 @@ import (
 //
 // The pause is written to the projections before the journal has its record. If the process dies in
 // between, the pause itself says who made it, and why.
-func (rs *Runs) PauseProjection(ctx context.Context, o outbox.Command, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
-	return rs.setPaused(ctx, pausing, o, outbox.ProjectionPause{Projection: projection, CampaignID: campaign}, loaded)
+func (rs *Runs) PauseProjection(ctx context.Context, o operator.Command, projection, campaignID string, loaded []campaign.ProjectionInfo) (campaign.ProjectionPause, error) {
+	return rs.setPaused(ctx, pausing, o, campaign.ProjectionPause{Projection: projection, CampaignID: campaignID}, loaded)
 }
 
 // ResumeProjection resumes a paused projection, in one campaign or, if none is named, wherever the
 // pause for all campaigns stopped it. Where events were applied meanwhile it is behind until a
-// replay has caught it up. It returns outbox.ErrConflict if it is not paused there, and for one
+// replay has caught it up. It returns event.ErrConflict if it is not paused there, and for one
 // campaign while it is paused for all; other errors are those of PauseProjection.
-func (rs *Runs) ResumeProjection(ctx context.Context, o outbox.Command, projection, campaign string, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
-	return rs.setPaused(ctx, resuming, o, outbox.ProjectionPause{Projection: projection, CampaignID: campaign}, loaded)
+func (rs *Runs) ResumeProjection(ctx context.Context, o operator.Command, projection, campaignID string, loaded []campaign.ProjectionInfo) (campaign.ProjectionPause, error) {
+	return rs.setPaused(ctx, resuming, o, campaign.ProjectionPause{Projection: projection, CampaignID: campaignID}, loaded)
 }
 
 // holding is a pause or resume in progress.
 type holding struct {
-	order  outbox.Command
-	loaded []outbox.ProjectionInfo
+	order  operator.Command
+	loaded []campaign.ProjectionInfo
 	readmodel.PauseCommand
 }
 
 // holdKind is how a projection is paused or resumed.
 type holdKind struct {
-	action     outbox.Action
+	action     operator.Action
 	everywhere func(*readmodel.Database, *readmodel.PauseCommand) error
 	inOne      func(*readmodel.ApplyTx, *readmodel.PauseCommand) error
 }
 
 var (
-	pausing  = holdKind{outbox.ActionProjectionPause, (*readmodel.Database).PauseEverywhere, (*readmodel.ApplyTx).PauseCursor}
-	resuming = holdKind{outbox.ActionProjectionResume, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor}
+	pausing  = holdKind{operator.ActionProjectionPause, (*readmodel.Database).PauseEverywhere, (*readmodel.ApplyTx).PauseCursor}
+	resuming = holdKind{operator.ActionProjectionResume, (*readmodel.Database).ResumeEverywhere, (*readmodel.ApplyTx).ResumeCursor}
 )
 
-func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o outbox.Command, of outbox.ProjectionPause, loaded []outbox.ProjectionInfo) (outbox.ProjectionPause, error) {
-	a := &store.Change{Command: o, Action: kind.action, CampaignID: of.CampaignID, Target: outbox.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
+func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o operator.Command, of campaign.ProjectionPause, loaded []campaign.ProjectionInfo) (campaign.ProjectionPause, error) {
+	a := &store.Change{Command: o, Action: kind.action, CampaignID: of.CampaignID, Target: operator.ProjectionTarget(of.Projection), Asked: map[string]string{"projection": of.Projection}}
 	a.Before = a.Asked
-	hold, err := perform(ctx, rs, a, func(t *tx, now int64) (outbox.ProjectionPause, error) {
+	hold, err := perform(ctx, rs, a, func(t *tx, now int64) (campaign.ProjectionPause, error) {
 		h := &holding{o, loaded, readmodel.PauseCommand{ProjectionPause: of, By: o.By.Name, Reason: o.Reason, Now: now}}
 		_, err := loadedAs(of.Projection, loaded)
 		if err == nil {
@@ -98,13 +101,13 @@ func (t *tx) sinceReplays(h *holding) error {
 // catchUp starts the replay that catches up a resumed projection. While another run has part of its
 // scope, the replay waits for the end of that run, see endRun.
 func (rs *Runs) catchUp(t *tx, h *holding) error {
-	order := outbox.RunRequest{Kind: outbox.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
+	order := replay.RunRequest{Kind: replay.RunReplay, All: h.CampaignID == "", Projections: []string{h.Projection}}
 	if !order.All {
 		order.Campaigns = []string{h.CampaignID}
 	}
 	run, err := rs.admitRun(t, h.order, order, nil, h.loaded, h.Now)
-	var refusal *outbox.Refusal
-	if errors.As(err, &refusal) && errors.Is(err, outbox.ErrConflict) {
+	var refusal *event.Refusal
+	if errors.As(err, &refusal) && errors.Is(err, event.ErrConflict) {
 		h.BlockedByRun = refusal.Run
 		return nil
 	}

@@ -13,9 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -30,7 +33,7 @@ type remade struct {
 
 func (s *remade) startRun(t *rapid.T) {
 	b := s.Either(t)
-	order := outbox.RunRequest{Kind: rapid.SampledFrom(outbox.ScopedRunKinds).Draw(t, "kind")}
+	order := replay.RunRequest{Kind: rapid.SampledFrom(replay.ScopedRunKinds).Draw(t, "kind")}
 	if order.All = rapid.Bool().Draw(t, "all"); !order.All {
 		order.Campaigns = []string{s.Campaign(t)}
 	}
@@ -38,7 +41,7 @@ func (s *remade) startRun(t *rapid.T) {
 		order.Projections = []string{rapid.SampledFrom([]string{"trail", "accounts"}).Draw(t, "projection")}
 	}
 	_, err := b.Runs.Start(context.Background(), enginetest.Operator, order, b.Infos)
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 }
 
 func (s *remade) pauseOrResumeProjection(t *rapid.T) {
@@ -50,16 +53,16 @@ func (s *remade) pauseOrResumeProjection(t *rapid.T) {
 		t.Skip("accounts block")
 	}
 	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos)
-	if errors.Is(err, outbox.ErrConflict) {
+	if errors.Is(err, event.ErrConflict) {
 		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, b.Infos)
 	}
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 }
 
 // workOnRuns executes runs until there are none. The leases of a dead run have to expire, for which the clock has to move.
 func (s *remade) workOnRuns(t *rapid.T) {
-	for _, campaign := range enginetest.TroubledCampaigns {
-		if lease := s.Engines[0].MustCampaign(campaign).Lease; lease != nil && outbox.IsRun(lease.Owner) {
+	for _, campaignID := range enginetest.TroubledCampaigns {
+		if lease := s.Engines[0].MustCampaign(campaignID).Lease; lease != nil && campaign.IsRun(lease.Owner) {
 			s.Clock.Advance(storetest.Lease + time.Second)
 		}
 	}
@@ -80,12 +83,12 @@ func (s *remade) wakeLate(t *rapid.T) {
 	next := s.late[0]
 	s.late = s.late[1:]
 	err := next()
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrLeaseLost), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrLeaseLost), "%v", err)
 }
 
 func (s *remade) cancelOrResume(t *rapid.T) {
 	b := s.Either(t)
-	page := must.Get(b.Runs.List(context.Background(), outbox.RunFilter{Limit: 1})).Or(t)
+	page := must.Get(b.Runs.List(context.Background(), replay.RunFilter{Limit: 1})).Or(t)
 	if len(page.Items) == 0 {
 		t.Skip("there is no run")
 	}
@@ -95,7 +98,7 @@ func (s *remade) cancelOrResume(t *rapid.T) {
 	} else {
 		_, err = b.Runs.Resume(context.Background(), enginetest.Operator, run.ID, b.Infos)
 	}
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 }
 
 // Invariants hold after every step: each trail has the events 1 to the watermark, each once and in order, and never fewer than a reader saw before.
@@ -116,13 +119,13 @@ func (s *remade) Invariants(t *rapid.T) {
 func (s *remade) Settle() {
 	for _, campaign := range append([]string{""}, enginetest.TroubledCampaigns...) {
 		_, err := s.Engines[0].Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", campaign, s.Engines[0].Infos)
-		must.Need(s.TB, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+		must.Need(s.TB, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 	}
 	for range 4 {
 		s.Clock.Advance(time.Hour)
 		for _, b := range s.Engines {
 			b.StepRuns()
-			must.Get(b.RequeueDead(context.Background(), enginetest.Operator, outbox.RequeueFilter{})).Or(s.TB)
+			must.Get(b.RequeueDead(context.Background(), enginetest.Operator, campaign.RequeueFilter{})).Or(s.TB)
 			b.UntilStuck()
 		}
 	}
@@ -160,10 +163,10 @@ func TestRuns_leaveWhatOneReplayMakesWhateverHappened(t *testing.T) {
 			"": s.Invariants,
 		})
 		s.Settle()
-		must.Get(s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunReplay, All: true}, s.Engines[0].Infos)).Or(r)
+		must.Get(s.Engines[0].Runs.Start(context.Background(), enginetest.Operator, replay.RunRequest{Kind: replay.RunReplay, All: true}, s.Engines[0].Infos)).Or(r)
 		s.workOnRuns(r)
 		for _, next := range s.late {
-			if err := next(); err != nil && !errors.Is(err, outbox.ErrLeaseLost) {
+			if err := next(); err != nil && !errors.Is(err, event.ErrLeaseLost) {
 				r.Fatal(err)
 			}
 		}
@@ -261,9 +264,9 @@ func (p randomProjection) ordered() bool {
 	})
 }
 
-func drawJournal(t *rapid.T, campaign string) []outbox.Event {
+func drawJournal(t *rapid.T, campaign string) []event.Event {
 	n := rapid.IntRange(3, 40).Draw(t, "events of "+campaign)
-	events := make([]outbox.Event, n)
+	events := make([]event.Event, n)
 	for i := range events {
 		number := fmt.Sprint(rapid.IntRange(-2, 6).Draw(t, "n"))
 		if rapid.IntRange(0, 15).Draw(t, "null") == 0 {
@@ -284,7 +287,7 @@ func TestRehearse_saysWhatTheCanaryFinds(t *testing.T) {
 	said, cases := map[string]int{}, size.Of(0, 0, 1000)
 	for enough := false; !enough && !t.Failed(); {
 		rapid.Check(t, func(r *rapid.T) { saysWhatTheCanaryFinds(t, r, said) })
-		passed, failed := said[outbox.OutcomeReplayed], said[outbox.OutcomeFailed]
+		passed, failed := said[replay.OutcomeReplayed], said[replay.OutcomeFailed]
 		enough = passed+failed >= cases && min(passed, failed) >= cases/10
 	}
 	t.Log("note:", said)
@@ -303,14 +306,14 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 		b.MustAppend(drawJournal(r, campaign)...)
 	}
 	b.Drain()
-	dead, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, outbox.RehearsalRequest{Files: changedTo(q.text()), Behind: rapid.SampledFrom([]int64{20, 30, 100}).Draw(r, "behind")}, b.Set)
+	dead, err := b.Runs.Rehearse(context.Background(), enginetest.Operator, replay.RehearsalRequest{Files: changedTo(q.text()), Behind: rapid.SampledFrom([]int64{20, 30, 100}).Draw(r, "behind")}, b.Set)
 	if err != nil {
 		r.Skip("no campaign is blocked, or the files are refused: ", err)
 	}
 	b.StepRuns()
 	d := mustReadRehearsal(tb, b, dead.ID)
 	ordered := q.ordered() && (b.OnPostgres() || d.Versions[0].OtherSchema)
-	if d.Run.Status != outbox.RunCompleted || countsOf(d).NotRehearsed > 0 && !ordered || countsOf(d).NotCompared > 0 {
+	if d.Run.Status != replay.RunCompleted || countsOf(d).NotRehearsed > 0 && !ordered || countsOf(d).NotCompared > 0 {
 		r.Fatalf("the rehearsal is %s (%s): %+v", d.Run.Status, d.Run.Error, d.Groups)
 	}
 	if d.Versions[0].OtherSchema {
@@ -323,17 +326,17 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 	}
 	must.Need(r, mustReadRehearsal(tb, fixed, dead.ID).Loaded, "the rehearsed file does not count as loaded")
 	refutedBy(tb, fixed, d)
-	for _, result := range must.Get(fixed.Runs.Results(context.Background(), outbox.ResultFilter{RunID: d.Run.ID})).Or(r).Items {
+	for _, result := range must.Get(fixed.Runs.Results(context.Background(), replay.ResultFilter{RunID: d.Run.ID})).Or(r).Items {
 		campaign := result.CampaignID
 		at := fixed.MustCampaign(campaign).AppliedSeq
-		if said[result.Outcome]++; result.Outcome == outbox.OutcomeNotCompared && !strings.Contains(result.Error, "depending on the order") {
+		if said[result.Outcome]++; result.Outcome == replay.OutcomeNotCompared && !strings.Contains(result.Error, "depending on the order") {
 			r.Fatalf("campaign %s is not rehearsed: %s", campaign, result.Error)
 		}
 		switch {
 		case result.Rehearsed.Head == 0: // it was not blocked
-		case result.Outcome == outbox.OutcomeReplayed:
+		case result.Outcome == replay.OutcomeReplayed:
 			must.Need(r, at >= result.Seq, "campaign %s would pass up to event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Seq, at, p.text(), q.text())
-		case result.Outcome == outbox.OutcomeFailed:
+		case result.Outcome == replay.OutcomeFailed:
 			if at != result.Rehearsed.FailedSeq-1 && !d.Versions[0].OtherSchema && !ordered {
 				r.Fatalf("campaign %s would fail at event %d, and stands at %d\nloaded:\n%s\nchanged:\n%s", campaign, result.Rehearsed.FailedSeq, at, p.text(), q.text())
 			}
@@ -343,32 +346,32 @@ func saysWhatTheCanaryFinds(t *testing.T, r *rapid.T, said map[string]int) {
 
 // refutedBy requeues every dead row, those that would pass with a canary that rests on the rehearsal,
 // and fails the test if one of those does not pass.
-func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d outbox.FixRehearsal) {
+func refutedBy(tb enginetest.RapidTB, b *enginetest.Engine, d replay.FixRehearsal) {
 	ctx := context.Background()
-	for _, outcome := range []string{outbox.OutcomeReplayed, outbox.OutcomeFailed} {
-		page := must.Get(b.Runs.Results(ctx, outbox.ResultFilter{RunID: d.Run.ID, Outcome: outcome})).Or(tb)
-		var rows []outbox.RowKey
+	for _, outcome := range []string{replay.OutcomeReplayed, replay.OutcomeFailed} {
+		page := must.Get(b.Runs.Results(ctx, replay.ResultFilter{RunID: d.Run.ID, Outcome: outcome})).Or(tb)
+		var rows []event.RowKey
 		for _, one := range page.Items {
 			if one.Rehearsed.Head > 0 { // it is blocked
-				rows = append(rows, outbox.RowKey{CampaignID: one.CampaignID, Seq: one.Rehearsed.Head})
+				rows = append(rows, event.RowKey{CampaignID: one.CampaignID, Seq: one.Rehearsed.Head})
 			}
 		}
 		if len(rows) == 0 {
 			continue
 		}
-		order := outbox.OperationRequest{Selection: outbox.Selection{Rows: rows}}
-		if outcome == outbox.OutcomeReplayed {
+		order := operations.OperationRequest{Selection: operations.Selection{Rows: rows}}
+		if outcome == replay.OutcomeReplayed {
 			order.Canary, order.Rehearsal = true, d.Run.ID
 		}
 		op := must.Get(b.Operations.Start(ctx, enginetest.Operator, order)).Or(tb)
 		for range 100 {
 			changed := must.Get(b.Operations.StepOne(ctx, op.ID)).Or(tb)
-			if b.Drain(); !changed && !slices.Contains([]outbox.OperationStatus{outbox.OperationRunning}, b.Operation(op.ID).Status) {
+			if b.Drain(); !changed && !slices.Contains([]operations.OperationStatus{operations.OperationRunning}, b.Operation(op.ID).Status) {
 				break
 			}
 		}
 		end := b.Operation(op.ID)
 		must.Need(tb, end.Rehearsal == order.Rehearsal && (end.Rehearsed == end.Totals.Chosen || order.Rehearsal <= 0), "the operation rests on rehearsal %d with %d of %d rows, want %d with all", end.Rehearsal, end.Rehearsed, end.Totals.Chosen, order.Rehearsal)
-		must.Need(tb, outcome != outbox.OutcomeReplayed || end.Status == outbox.OperationDone, "the canary refutes the rehearsal: %s", end.Why)
+		must.Need(tb, outcome != replay.OutcomeReplayed || end.Status == operations.OperationDone, "the canary refutes the rehearsal: %s", end.Why)
 	}
 }

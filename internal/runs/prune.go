@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -58,13 +58,13 @@ where run_id = $1
 )
 
 // prunable are the outcomes whose results expire.
-var prunable = []string{outbox.OutcomeMatch, outbox.OutcomeReplayed, outbox.OutcomeNotCompared}
+var prunable = []string{replay.OutcomeMatch, replay.OutcomeReplayed, replay.OutcomeNotCompared}
 
 // Prune deletes results of campaigns without findings, of all but the latest ten ended runs of each
 // kind: nightly verifies would otherwise fill the disk. It works in small steps, and returns true
 // while there is more to delete. It writes nothing if there is nothing to delete.
 func (rs *Runs) Prune(ctx context.Context) (more bool, err error) {
-	for _, kind := range outbox.RunKinds {
+	for _, kind := range replay.RunKinds {
 		if kind.ReadsOnly() { // the others have none
 			if err := rs.pruneFiles(ctx, kind); err != nil {
 				return false, err
@@ -93,7 +93,7 @@ func (rs *Runs) Prune(ctx context.Context) (more bool, err error) {
 }
 
 // runToPrune returns the oldest run of a kind that has results to delete; 0 if there is none.
-func (rs *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int64, err error) {
+func (rs *Runs) runToPrune(ctx context.Context, kind replay.RunKind) (found int64, err error) {
 	err = rs.read(ctx, func(t *tx) error {
 		found = 0
 		oldest, err := t.oldestKept(kind)
@@ -120,7 +120,7 @@ func (rs *Runs) runToPrune(ctx context.Context, kind outbox.RunKind) (found int6
 
 // oldestKept returns the oldest run of a kind whose results are all kept; 0 if there are no older
 // ones.
-func (t *tx) oldestKept(kind outbox.RunKind) (int64, error) {
+func (t *tx) oldestKept(kind replay.RunKind) (int64, error) {
 	latest, err := sqldb.All(t, sqldb.Column[int64], selectEndedRuns, kind, keptRuns+1)
 	if len(latest) <= keptRuns {
 		return 0, err

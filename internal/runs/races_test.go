@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -44,7 +46,7 @@ func TestSQLiteRuns_areNotCompleteWithoutTheirResults(t *testing.T) {
 	armed.Store(true)
 	b.StepRuns()
 	ended := b.MustRun(run.ID)
-	must.Hold(t, ended.Status == outbox.RunCompleted && ended.Verdict == outbox.VerdictDrift && ended.Counts.Drifted == 1, "run %+v, want a drift", ended)
+	must.Hold(t, ended.Status == replay.RunCompleted && ended.Verdict == campaign.VerdictDrift && ended.Counts.Drifted == 1, "run %+v, want a drift", ended)
 }
 
 // journalLock is another connection's lock on the journal of an engine.
@@ -70,10 +72,10 @@ func TestVerify_untilTheWatermarkComparesNothingThatStandsElsewhere(t *testing.T
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("a")).PauseProjection("accounts", "a")
 	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a"))
-	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
-	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
+	run := b.RunToEnd(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"a"}, UntilSeq: 5})
+	must.Hold(t, run.Status == replay.RunCompleted && run.Verdict == campaign.VerdictMatch, "run %+v", run)
 	for _, p := range b.RunResult(run, "a").Projections {
-		must.Hold(t, p.Seq == 5 && (p.Projection == "trail") == (p.Verdict == outbox.VerdictMatch), "%+v", p)
+		must.Hold(t, p.Seq == 5 && (p.Projection == "trail") == (p.Verdict == campaign.VerdictMatch), "%+v", p)
 	}
 }
 
@@ -99,8 +101,8 @@ func TestReplay_leavesWhatWasPausedMeanwhilePaused(t *testing.T) {
 
 	failing.Store(false)
 	pausing.Store(true)
-	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	must.Equal(t, run.Status, outbox.RunCompleted, "run", b.RunResult(run, "a"))
+	run := b.RunToEnd(replay.RunRequest{Kind: replay.RunReplay, All: true})
+	must.Equal(t, run.Status, replay.RunCompleted, "run", b.RunResult(run, "a"))
 	b.MustHaveCursors("a probing 3 live", "a trail 1 paused").Sound()
 }
 
@@ -149,9 +151,9 @@ create table reads (campaign_id text primary key, n bigint not null);
 insert into reads select cast(:campaign_id as text), count(*) from probing where campaign_id = :campaign_id;
 `)
 	failing.Store(true)
-	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
-		run := b.RunToEnd(outbox.RunRequest{Kind: kind, All: true, Projections: []string{"reads"}})
-		must.Hold(t, run.Status == outbox.RunFailed && run.Counts.Failed == 1 && run.Verdict == "" && b.RunResult(run, "a").Projections[0].ErrorSeq == 2, "%s: run %+v %+v", kind, run, b.RunResult(run, "a"))
+	for _, kind := range []replay.RunKind{replay.RunVerify, replay.RunRebuild} {
+		run := b.RunToEnd(replay.RunRequest{Kind: kind, All: true, Projections: []string{"reads"}})
+		must.Hold(t, run.Status == replay.RunFailed && run.Counts.Failed == 1 && run.Verdict == "" && b.RunResult(run, "a").Projections[0].ErrorSeq == 2, "%s: run %+v %+v", kind, run, b.RunResult(run, "a"))
 	}
 	n := storetest.Column[int](t, b.ProjectionsDB, `select n from reads`)
 	must.Hold(t, len(n) == 1 && n[0] == 1, "reads %v", n)
@@ -173,12 +175,12 @@ func failingProbe(t *testing.T, definitions ...string) (*enginetest.Engine, *ato
 func TestRuns_areNotTakenUpByAProcessThatChangesNothing(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail})
 	b.Feed(enginetest.Notes("a", 3)...)
-	rebuild := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
-	shadow := b.Beside(enginetest.InMode(outbox.ModeShadow))
+	rebuild := b.StartRun(replay.RunRequest{Kind: replay.RunRebuild, Campaigns: []string{"a"}})
+	shadow := b.Beside(enginetest.InMode(campaign.ModeShadow))
 	shadow.StepRuns()
-	must.Equal(t, b.MustRun(rebuild.ID).Status, outbox.RunQueued, "run")
+	must.Equal(t, b.MustRun(rebuild.ID).Status, replay.RunQueued, "run")
 	b.StepRuns()
-	must.Equal(t, b.MustRun(rebuild.ID).Status, outbox.RunCompleted, "run")
+	must.Equal(t, b.MustRun(rebuild.ID).Status, replay.RunCompleted, "run")
 }
 
 func TestVerify_goesOnAfterACampaignThatKeepsChanging(t *testing.T) {
@@ -225,7 +227,7 @@ insert into slow values (:campaign_id, :payload.key);
 		}
 		return "", nil
 	})
-	b.Feed(enginetest.Probed("a", key)).StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	b.Feed(enginetest.Probed("a", key)).StartRun(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 	armed.Store(true)
 	ended := storetest.Begin(func() error { return storetest.No(b.RunWorker.Step(ctx)) })
 	select {
@@ -247,7 +249,7 @@ func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T)
 	var held atomic.Int64
 	enginetest.OnProbe(t, key, func(args []string) (string, error) {
 		if appending.CompareAndSwap(true, false) {
-			b.Feed(append([]outbox.Event{enginetest.Probed("a", key)}, enginetest.Notes("a", 700)...)...)
+			b.Feed(append([]event.Event{enginetest.Probed("a", key)}, enginetest.Notes("a", 700)...)...)
 			looking.Store(true)
 		} else if looking.Load() && args[1] == "2" {
 			if c := b.MustCampaign("a"); c.Lease != nil {
@@ -258,8 +260,8 @@ func TestRebuild_holdsNoLeaseWhileItReplaysWhatWasAppliedMeanwhile(t *testing.T)
 	})
 	b.Feed(enginetest.Probed("a", key))
 	appending.Store(true)
-	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-	must.Hold(t, run.Status == outbox.RunCompleted && held.Load() == 0, "it was folded under the campaign's lease; run %+v", run)
+	run := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
+	must.Hold(t, run.Status == replay.RunCompleted && held.Load() == 0, "it was folded under the campaign's lease; run %+v", run)
 	mustMatchJournal(t, b, "a")
 	b.Sound()
 }
@@ -271,10 +273,10 @@ func TestReplay_leavesADivergedCampaignToARebuild(t *testing.T) {
 		b.Feed(enginetest.Noted("a"), enginetest.Noted("b")).PauseProjection("trail", "a").Feed(enginetest.Notes("a", 2)...)
 		must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, b.ResumeProjection("trail", "a").RunID)).Or(t)
 		b.ExecProjections(`update projection_watermarks set ` + watermark + ` where campaign_id = 'a'`)
-		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
+		run := b.RunToEnd(replay.RunRequest{Kind: replay.RunReplay, All: true})
 		must.Hold(t, run.Counts.Failed == 1 && run.Counts.Matched == 1 && strings.Contains(b.RunResult(run, "a").Error, "diverged"), "%s: run %+v", watermark, run)
 		b.MustHaveCursors("a trail 1 behind")
-		must.Equal(t, b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true}).Status, outbox.RunCompleted, watermark, "rebuild")
+		must.Equal(t, b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true}).Status, replay.RunCompleted, watermark, "rebuild")
 		b.Drain()
 		mustMatchJournal(t, b, "a", "b")
 		b.Sound()
@@ -287,12 +289,12 @@ func TestRebuild_notesWhatItMendedBesideWhatItCouldNot(t *testing.T) {
 	b.RunToEnd(enginetest.Everything)
 	failing.Store(true)
 	for _, tt := range []struct {
-		kind outbox.RunKind
-		want outbox.Verdict
-	}{{outbox.RunVerify, outbox.VerdictDrift}, {outbox.RunRebuild, outbox.VerdictMatch}} {
-		run := b.RunToEnd(outbox.RunRequest{Kind: tt.kind, All: true})
+		kind replay.RunKind
+		want campaign.Verdict
+	}{{replay.RunVerify, campaign.VerdictDrift}, {replay.RunRebuild, campaign.VerdictMatch}} {
+		run := b.RunToEnd(replay.RunRequest{Kind: tt.kind, All: true})
 		all, err := b.Verifications(t.Context(), "a")
-		must.Hold(t, err == nil && run.Status == outbox.RunFailed && all[1].Projection == "trail" && all[1].Verdict == tt.want && all[1].RunID == run.ID, "%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
+		must.Hold(t, err == nil && run.Status == replay.RunFailed && all[1].Projection == "trail" && all[1].Verdict == tt.want && all[1].RunID == run.ID, "%s: run %d is %s, verifications %+v (%v)", tt.kind, run.ID, run.Status, all, err)
 	}
 }
 
@@ -312,7 +314,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 		set := must.Get(projection.Load(storetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.Replace(enginetest.Accounts, c.old, c.new, 1))...)).Or(t)
 		d, err := runs.DryRun(t.Context(), b.Store, set, "a", 2, 0)
 		if c.lacks != "" {
-			refused(t, err, outbox.ErrConflict, c.lacks)
+			refused(t, err, event.ErrConflict, c.lacks)
 		} else if err != nil || d.Rehearsed.Applied != c.applied || !slices.Equal(d.Rehearsed.OtherTables, c.want) || (d.Rehearsed.TablesText() != "") != (len(c.want) > 0) {
 			t.Errorf("tried %+v (%v), want other tables %v", d, err, c.want)
 		}
@@ -323,11 +325,11 @@ func TestCancelRun_keepsAProcessThatSleptFromSwapping(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail}, enginetest.At(storetest.NewClock()))
 	b.Feed(enginetest.Notes("a", 5)...)
 	for stage := range 2 {
-		run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		run := b.StartRun(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 		late := must.Get(b.RunWorker.DieInRun(t.Context(), stage)).Or(t)
 		b.Clock.Advance(storetest.Lease + time.Second)
 		ended, err := b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)
-		must.Need(t, err == nil && ended.Status == outbox.RunCancelled, "run %+v (%v)", ended, err)
+		must.Need(t, err == nil && ended.Status == replay.RunCancelled, "run %+v (%v)", ended, err)
 		before := b.Dump()
 		must.OK(t, late())
 		must.Equal(t, b.Dump(), before, "stage", stage)
@@ -349,16 +351,16 @@ insert into doomed values (:campaign_id, :seq) on conflict (campaign_id) do upda
 func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 	b := enginetest.Own(t, []string{doomed})
 	b.Feed(enginetest.Notes("a", 3)...)
-	for _, kind := range []outbox.RunKind{outbox.RunVerify, outbox.RunRebuild} {
+	for _, kind := range []replay.RunKind{replay.RunVerify, replay.RunRebuild} {
 		b.ExecProjections(`update doomed set n = -1`)
 		b.ExecProjections(`create table public.doom ()`)
-		run := b.StartRun(outbox.RunRequest{Kind: kind, All: true})
+		run := b.StartRun(replay.RunRequest{Kind: kind, All: true})
 		_, err := b.RunWorker.Step(t.Context())
-		must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: %v, want ErrBusy", kind, err)
+		must.Hold(t, errors.Is(err, event.ErrBusy), "%s: %v, want ErrBusy", kind, err)
 		b.ExecProjections(`drop table public.doom`)
 		b.StepRuns()
 		run = b.MustRun(run.ID)
-		must.Hold(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 1, "%s: run %+v", kind, run)
+		must.Hold(t, run.Status == replay.RunCompleted && run.Counts.Drifted == 1, "%s: run %+v", kind, run)
 	}
 }
 
@@ -379,14 +381,14 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 			}, enginetest.Leasing(time.Second))
 			b.Feed(enginetest.Notes("a b", 3)...).ExecProjections(`delete from trail where place = 2`)
 			armed.Store(true)
-			run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+			run := b.StartRun(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 			storetest.Eventually(t, "the run ends", func() bool {
 				_, err := b.RunWorker.Step(t.Context())
-				must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%v", err)
+				must.Hold(t, err == nil || errors.Is(err, event.ErrBusy), "%v", err)
 				return !b.MustRun(run.ID).Status.Active()
 			})
 			run = b.MustRun(run.ID)
-			must.Hold(t, run.Status == outbox.RunCompleted && run.Counts.Failed <= 0 && run.Campaigns.Done == 2, "run %+v", run)
+			must.Hold(t, run.Status == replay.RunCompleted && run.Counts.Failed <= 0 && run.Campaigns.Done == 2, "run %+v", run)
 			must.Hold(t, !armed.Load(), "it never came by")
 			must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail`)[0], 6, "rows")
 			b.Sound()

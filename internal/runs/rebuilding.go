@@ -9,10 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // rebuilding is the replay of some projections of one campaign in scratch tables, whose rows are to
@@ -23,7 +25,7 @@ type rebuilding struct {
 	expected *Expected
 	stands   map[string]readmodel.Position // as of the plan
 	stops    map[string]int64              // positions of the projections that stay paused or quarantined
-	result   outbox.RunResult
+	result   replay.RunResult
 	ended    bool // nothing is swapped
 	// diverged means that the live rows were built from another journal, so that the watermark has
 	// to be rebuilt with them.
@@ -77,7 +79,7 @@ func (r *runner) settle(ctx context.Context, f *Replayer, remakes []*rebuilding)
 
 // plan replays a campaign as far as its live rows are now.
 func (r *runner) plan(ctx context.Context, f *Replayer, c Campaign) (*rebuilding, error) {
-	m := &rebuilding{scope: c, names: r.lease.Run.Projections, result: outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}}
+	m := &rebuilding{scope: c, names: r.lease.Run.Projections, result: replay.RunResult{Outcome: replay.OutcomeMatch, Projections: []replay.ProjectionResult{}}}
 	mark, err := m.readPositions(ctx, f)
 	if err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func (m *rebuilding) readPositions(ctx context.Context, f *Replayer) (readmodel.
 func unmovedBy(stands map[string]readmodel.Position, names []string) map[string]readmodel.Position {
 	unmoved := maps.Clone(stands)
 	maps.DeleteFunc(unmoved, func(name string, s readmodel.Position) bool {
-		return slices.Contains(names, name) && s.State != outbox.CursorPaused
+		return slices.Contains(names, name) && s.State != campaign.CursorPaused
 	})
 	return unmoved
 }
@@ -150,7 +152,7 @@ func (m *rebuilding) endUnsound(err error) error {
 // fail ends the rebuild of this campaign without changing anything.
 func (m *rebuilding) fail(seq int64, why string) {
 	m.ended = true
-	m.result.Outcome, m.result.Seq, m.result.Error = outbox.OutcomeFailed, seq, why
+	m.result.Outcome, m.result.Seq, m.result.Error = replay.OutcomeFailed, seq, why
 }
 
 // exchange leases the campaigns, replays what was applied meanwhile, and swaps the rows. A campaign
@@ -193,7 +195,7 @@ func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuildin
 // the journal is down for longer than a lease after ctx has ended, they expire.
 func (r *runner) withLeases(ctx context.Context, ids []string, do func([]queue.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
-	who := queue.Worker{ID: outbox.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
+	who := queue.Worker{ID: campaign.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
 	claims, err := w.Runs.ClaimCampaigns(ctx, r.lease, who, ids, w.Lease)
 	if err != nil {
 		return err
@@ -306,7 +308,7 @@ func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 	}
 	m.result.Seq, m.result.Full = m.expected.Seq, full
 	for _, name := range m.names {
-		p := outbox.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.expected.Seq, Verdict: outbox.VerdictMatch}
+		p := replay.ProjectionResult{Projection: name, Digest: after[name], Before: before[name], Seq: m.expected.Seq, Verdict: campaign.VerdictMatch}
 		if failed := m.expected.failure(name); failed != nil {
 			refuse(&m.result, &p, failed)
 			m.result.Projections = append(m.result.Projections, p)
@@ -317,21 +319,21 @@ func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 		}
 		stand, known := m.stands[name]
 		if !known {
-			stand = readmodel.Position{Generation: 1, State: outbox.CursorLive}
+			stand = readmodel.Position{Generation: 1, State: campaign.CursorLive}
 		}
-		state := outbox.CursorLive
-		if stand.State == outbox.CursorPaused {
-			state = outbox.CursorPaused
-		} else if stand.State != outbox.CursorLive && 0 < stand.AppliedSeq && stand.AppliedSeq < p.Seq {
+		state := campaign.CursorLive
+		if stand.State == campaign.CursorPaused {
+			state = campaign.CursorPaused
+		} else if stand.State != campaign.CursorLive && 0 < stand.AppliedSeq && stand.AppliedSeq < p.Seq {
 			p.Verdict = "" // its rows were those of an earlier seq; at 0 it had lost all of them, or never had any
 		}
 		if p.Verdict != "" && p.Digest != p.Before {
-			p.Verdict = outbox.VerdictDrift
-			if m.result.Outcome != outbox.OutcomeFailed {
-				m.result.Outcome = outbox.OutcomeDrift
+			p.Verdict = campaign.VerdictDrift
+			if m.result.Outcome != replay.OutcomeFailed {
+				m.result.Outcome = replay.OutcomeDrift
 			}
 		}
-		if state == outbox.CursorPaused {
+		if state == campaign.CursorPaused {
 			leaveOut(&m.result, &p, stand, m.expected.Seq)
 		}
 		m.swap.Projections = append(m.swap.Projections, readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
@@ -366,7 +368,7 @@ func (r *runner) swap(ctx context.Context, f *Replayer, remakes []*rebuilding) e
 // recordSwap records the result of the swap.
 func (m *rebuilding) recordSwap(s readmodel.Swapped) {
 	switch {
-	case errors.Is(s.Err, outbox.ErrLeaseLost):
+	case errors.Is(s.Err, event.ErrLeaseLost):
 		m.fail(m.expected.Seq, "another worker took over the campaign during the rebuild; its rows are unchanged. Start a new run")
 	case s.Err != nil:
 		m.fail(m.expected.Seq, fmt.Sprintf("its rows are unchanged: %v", s.Err))

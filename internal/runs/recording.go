@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -101,7 +102,7 @@ func (r *Recording) run(ctx context.Context, until int64, step func(context.Cont
 
 func refuseUnsound(err error) error {
 	if unsound := asInconsistent(err); unsound != nil {
-		return outbox.Conflict("event %d of the journal is not the one that was appended: %s", unsound.seq, unsound.reason)
+		return event.Conflict("event %d of the journal is not the one that was appended: %s", unsound.seq, unsound.reason)
 	}
 	return err
 }
@@ -171,7 +172,7 @@ func (r *Recording) Skips() map[int64]int64 { return maps.Clone(r.expected.Skips
 
 // Compare compares the replayed rows with the live ones, if those are at the same event. A
 // projection without a verdict was not compared.
-func (r *Recording) Compare(ctx context.Context) ([]outbox.ProjectionResult, error) {
+func (r *Recording) Compare(ctx context.Context) ([]replay.ProjectionResult, error) {
 	m := comparing{Replayer: r.replayer, campaign: r.expected.campaign, names: r.expected.names, until: r.expected.Seq, expected: r.expected}
 	result, _, err := m.compareAll(ctx)
 	return result.Projections, err
@@ -186,7 +187,7 @@ type marks struct {
 }
 
 // begin is called before an event.
-func (m *marks) begin(e *outbox.Event) *marks {
+func (m *marks) begin(e *event.Event) *marks {
 	m.seq, m.told = strconv.FormatInt(e.Seq, 10)+" ", ""
 	return m
 }

@@ -10,8 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -20,11 +23,11 @@ import (
 type rehearsalRow struct {
 	fingerprint string
 	behind      int64
-	blocked     map[string]blockedHead // by campaign
-	more        bool                   // more campaigns are blocked
-	versions    map[string]string      // of the changed projections, by name
-	otherSchema []string               // those of them whose tables get another form
-	files       []outbox.RehearsalFile // none once they are pruned
+	blocked     map[string]blockedHead   // by campaign
+	more        bool                     // more campaigns are blocked
+	versions    map[string]string        // of the changed projections, by name
+	otherSchema []string                 // those of them whose tables get another form
+	files       []campaign.RehearsalFile // none once they are pruned
 }
 
 // blockedHead is the event that blocked a campaign when the rehearsal was started, or at which a changed
@@ -49,16 +52,16 @@ const checkTime = 10 * time.Second
 // Rehearse queues a run that applies blocked events, and those at which changed projections are
 // quarantined, with changed projection files to copies of the live rows, and compares healthy campaigns:
 // those alone if there are no others. Over all campaigns it is a verify. It checks the files as
-// loading does. It returns outbox.ErrInvalid for an invalid request and for files that could not be
-// loaded, outbox.ErrConflict if there is no campaign to try them on.
-func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.RehearsalRequest, loaded *projection.Set) (outbox.Run, error) {
-	a := &store.Change{Command: o, Action: outbox.ActionRehearse}
+// loading does. It returns event.ErrInvalid for an invalid request and for files that could not be
+// loaded, event.ErrConflict if there is no campaign to try them on.
+func (rs *Runs) Rehearse(ctx context.Context, o operator.Command, order replay.RehearsalRequest, loaded *projection.Set) (replay.Run, error) {
+	a := &store.Change{Command: o, Action: operator.ActionRehearse}
 	if len(order.Campaigns) == 1 {
 		a.CampaignID = order.Campaigns[0]
 	}
 	changed, names, err := rs.checkFiles(ctx, &order, loaded)
 	if err != nil {
-		return outbox.Run{}, rs.core.Refused(ctx, a, err)
+		return replay.Run{}, rs.core.Refused(ctx, a, err)
 	}
 	asked := rehearsalRow{fingerprint: order.Fingerprint, behind: order.Behind, files: order.Files, versions: map[string]string{}}
 	for _, name := range names {
@@ -66,13 +69,13 @@ func (rs *Runs) Rehearse(ctx context.Context, o outbox.Command, order outbox.Reh
 	}
 	asked.otherSchema = asked.changesSchema(changed, loaded)
 	if asked.blocked, err = rs.quarantinedHeads(ctx, order, names); err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	target := map[string]any{"fingerprint": order.Fingerprint, "campaigns_named": len(order.Campaigns), "all_campaigns": order.All, "behind": order.Behind, "versions": asked.versions}
 	a.Before, a.Asked = target, target
-	return rs.start(ctx, a, func(t *tx, now int64) (outbox.Run, error) {
+	return rs.start(ctx, a, func(t *tx, now int64) (replay.Run, error) {
 		if order.All {
-			return rs.admitRun(t, o, outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: names}, &asked, loaded.Infos(), now)
+			return rs.admitRun(t, o, replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: names}, &asked, loaded.Infos(), now)
 		}
 		return rs.admitRehearsal(t, o, order, asked, loaded, now)
 	})
@@ -90,7 +93,7 @@ func (r rehearsalRow) changesSchema(changed, loaded *projection.Set) (names []st
 
 // checkFiles returns the set with the changed files, and the projections that they change. It also
 // creates their tables in a scratch database of the kind of the live one.
-func (rs *Runs) checkFiles(ctx context.Context, order *outbox.RehearsalRequest, loaded *projection.Set) (*projection.Set, []string, error) {
+func (rs *Runs) checkFiles(ctx context.Context, order *replay.RehearsalRequest, loaded *projection.Set) (*projection.Set, []string, error) {
 	if err := order.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -103,24 +106,24 @@ func (rs *Runs) checkFiles(ctx context.Context, order *outbox.RehearsalRequest, 
 			err = f.Close()
 		}
 	}
-	if refusal, ok := errors.AsType[*outbox.Refusal](err); ok && errors.Is(err, outbox.ErrSetup) {
-		err = outbox.Invalid("files", "%s", refusal.Detail)
+	if refusal, ok := errors.AsType[*event.Refusal](err); ok && errors.Is(err, event.ErrSetup) {
+		err = event.Invalid("files", "%s", refusal.Detail)
 	}
 	return changed, names, err
 }
 
 // admitRehearsal stores a rehearsal, within an action: it freezes the blocked campaigns and chooses
 // the healthy ones.
-func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRequest, asked rehearsalRow, loaded *projection.Set, now int64) (outbox.Run, error) {
+func (rs *Runs) admitRehearsal(t *tx, o operator.Command, order replay.RehearsalRequest, asked rehearsalRow, loaded *projection.Set, now int64) (replay.Run, error) {
 	if err := rs.core.Require(o, 0); err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	blocked, more, err := t.blockedHeads(order)
 	if err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	for _, id := range slices.Sorted(maps.Keys(asked.blocked)) {
-		if _, is := blocked[id]; !is && len(blocked) < outbox.MaxRehearsed {
+		if _, is := blocked[id]; !is && len(blocked) < replay.MaxRehearsed {
 			blocked[id] = asked.blocked[id]
 		} else if !is {
 			more = true
@@ -128,20 +131,20 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 	}
 	asked.blocked, asked.more = blocked, more
 	if len(asked.blocked) == 0 && order.Fingerprint != "" {
-		return outbox.Run{}, outbox.Conflict("no campaign that matches is blocked by a failed or dead event, and in none is a changed projection quarantined; rehearse without naming an error to see what the files would change in healthy ones")
+		return replay.Run{}, event.Conflict("no campaign that matches is blocked by a failed or dead event, and in none is a changed projection quarantined; rehearse without naming an error to see what the files would change in healthy ones")
 	}
 	healthy, err := t.healthySample(asked, order.Campaigns)
 	if err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	if len(asked.blocked)+len(healthy) == 0 {
-		return outbox.Run{}, outbox.Conflict("no campaign is blocked by a failed or dead event, in none is a changed projection quarantined, and none has applied events to compare, so there is nothing to rehearse")
+		return replay.Run{}, event.Conflict("no campaign is blocked by a failed or dead event, in none is a changed projection quarantined, and none has applied events to compare, so there is nothing to rehearse")
 	}
-	r := &runRow{Run: outbox.Run{Kind: outbox.RunRehearse}}
+	r := &runRow{Run: replay.Run{Kind: replay.RunRehearse}}
 	r.cover(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(asked.blocked)), healthy...))))
 	r.queue(o, now)
 	if err := r.chooseProjections(nil, loaded.Infos()); err != nil {
-		return outbox.Run{}, err
+		return replay.Run{}, err
 	}
 	err = t.insertRehearsal(r, asked, now)
 	return r.view(now), err
@@ -149,10 +152,10 @@ func (rs *Runs) admitRehearsal(t *tx, o outbox.Command, order outbox.RehearsalRe
 
 // quarantinedHeads reads the campaigns in which a changed projection is quarantined, and the first event
 // at which one is.
-func (rs *Runs) quarantinedHeads(ctx context.Context, order outbox.RehearsalRequest, changed []string) (map[string]blockedHead, error) {
+func (rs *Runs) quarantinedHeads(ctx context.Context, order replay.RehearsalRequest, changed []string) (map[string]blockedHead, error) {
 	heads := map[string]blockedHead{}
 	for _, name := range changed {
-		all, err := rs.core.ReadModel().Quarantined(ctx, name, order.Fingerprint, outbox.MaxRehearsed+1, order.Campaigns...)
+		all, err := rs.core.ReadModel().Quarantined(ctx, name, order.Fingerprint, replay.MaxRehearsed+1, order.Campaigns...)
 		if err != nil {
 			return nil, err
 		}
@@ -184,13 +187,13 @@ limit $2`
 
 // blockedHeads reads the campaigns that a failed or dead event blocks, and whether there are more
 // than a rehearsal takes.
-func (t *tx) blockedHeads(order outbox.RehearsalRequest) (heads map[string]blockedHead, more bool, err error) {
+func (t *tx) blockedHeads(order replay.RehearsalRequest) (heads map[string]blockedHead, more bool, err error) {
 	heads = map[string]blockedHead{}
 	collect := func(row sqldb.Row) error {
 		var id string
 		var head blockedHead
 		err := row.Scan(&id, &head.Seq, &head.Fingerprint)
-		if _, taken := heads[id]; !taken && len(heads) == outbox.MaxRehearsed {
+		if _, taken := heads[id]; !taken && len(heads) == replay.MaxRehearsed {
 			more = true
 			return err
 		}
@@ -199,16 +202,16 @@ func (t *tx) blockedHeads(order outbox.RehearsalRequest) (heads map[string]block
 	}
 	var b sqldb.Batch
 	if order.Fingerprint == "" && len(order.Campaigns) == 0 { // some of each error first
-		fingerprints, err := t.Fingerprints(outbox.MaxRehearsed)
+		fingerprints, err := t.Fingerprints(replay.MaxRehearsed)
 		if err != nil {
 			return nil, false, err
 		}
 		for _, one := range fingerprints {
-			b.Each(collect, blockedOfAll, one, max(1, outbox.MaxRehearsed/len(fingerprints)))
+			b.Each(collect, blockedOfAll, one, max(1, replay.MaxRehearsed/len(fingerprints)))
 		}
 	}
 	if len(order.Campaigns) == 0 {
-		b.Each(collect, blockedOfAll, order.Fingerprint, outbox.MaxRehearsed+1)
+		b.Each(collect, blockedOfAll, order.Fingerprint, replay.MaxRehearsed+1)
 	}
 	for _, id := range order.Campaigns {
 		b.Each(collect, blockedOfOne, order.Fingerprint, id)
@@ -246,9 +249,9 @@ where campaign_id = $1
 )
 
 // probes is how many events are examined for healthy campaigns.
-const probes = 8 * outbox.RehearsalSample
+const probes = 8 * replay.RehearsalSample
 
-// healthySample chooses campaigns to compare, at most outbox.RehearsalSample, or as many as are named: those, then
+// healthySample chooses campaigns to compare, at most replay.RehearsalSample, or as many as are named: those, then
 // those of the latest events, then those of events all over the journal, where large campaigns are likely, and the
 // first ones. The same journal gives the same sample, so that one attempt at a fix is compared with the next.
 func (t *tx) healthySample(asked rehearsalRow, named []string) ([]string, error) {
@@ -283,13 +286,13 @@ func (t *tx) healthySample(asked rehearsalRow, named []string) ([]string, error)
 	var healthy []string
 	for _, id := range drawn {
 		if _, is := asked.blocked[id]; !is {
-			b.Each(sqldb.Collect(&healthy, sqldb.Column[string]), selectHealthy, id, outbox.MaxRehearsalReplay)
+			b.Each(sqldb.Collect(&healthy, sqldb.Column[string]), selectHealthy, id, replay.MaxRehearsalReplay)
 		}
 	}
 	if err := t.RunAll(&b); err != nil {
 		return nil, fmt.Errorf("choose healthy campaigns: %w", err)
 	}
-	return healthy[:min(len(healthy), max(len(named), outbox.RehearsalSample))], nil
+	return healthy[:min(len(healthy), max(len(named), replay.RehearsalSample))], nil
 }
 
 // draw returns the i-th number of a fixed sequence.
@@ -319,7 +322,7 @@ select fingerprint, behind, blocked, more, versions, other_schema, files
 from run_rehearsals
 where run_id = $1`
 
-// rehearsal reads what a run was asked to rehearse. A run of another kind is outbox.ErrNotFound.
+// rehearsal reads what a run was asked to rehearse. A run of another kind is event.ErrNotFound.
 func (t *tx) rehearsal(id int64) (r rehearsalRow, err error) {
 	found, err := t.One([]any{&r.fingerprint, &r.behind, sqldb.ScanJSON(&r.blocked), sqldb.ScanTruth(&r.more), sqldb.ScanJSON(&r.versions),
 		sqldb.ScanJSON(&r.otherSchema), sqldb.ScanJSON(&r.files)}, selectRehearsal, id)
@@ -327,7 +330,7 @@ func (t *tx) rehearsal(id int64) (r rehearsalRow, err error) {
 		return r, fmt.Errorf("read rehearsal %d: %w", id, err)
 	}
 	if !found {
-		return r, outbox.NotFound("run %d is no rehearsal", id)
+		return r, event.NotFound("run %d is no rehearsal", id)
 	}
 	return r, nil
 }
@@ -340,8 +343,8 @@ where run_id = $1
 order by campaign_id`
 
 // Rehearsal reads a rehearsal with its answer, so far as there is one. A missing run, or one of
-// another kind, is outbox.ErrNotFound.
-func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (outbox.FixRehearsal, error) {
+// another kind, is event.ErrNotFound.
+func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []campaign.ProjectionInfo) (replay.FixRehearsal, error) {
 	d, err := rs.answered(ctx, id, loaded)
 	if err != nil {
 		return d, err
@@ -367,11 +370,11 @@ func (rs *Runs) Rehearsal(ctx context.Context, id int64, loaded []outbox.Project
 }
 
 // answered is Rehearsal without when its versions were loaded, and what is quarantined still.
-func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) (outbox.FixRehearsal, error) {
-	return reading(ctx, rs, "", func(t *tx) (d outbox.FixRehearsal, err error) {
+func (rs *Runs) answered(ctx context.Context, id int64, loaded []campaign.ProjectionInfo) (replay.FixRehearsal, error) {
+	return reading(ctx, rs, "", func(t *tx) (d replay.FixRehearsal, err error) {
 		r, err := t.existingRun(id)
-		if err == nil && r.Kind != outbox.RunRehearse {
-			err = outbox.NotFound("run %d is no rehearsal", id)
+		if err == nil && r.Kind != replay.RunRehearse {
+			err = event.NotFound("run %d is no rehearsal", id)
 		}
 		if err != nil {
 			return d, err
@@ -384,16 +387,16 @@ func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.Projecti
 		if err != nil {
 			return d, fmt.Errorf("read the results of rehearsal %d: %w", id, err)
 		}
-		d = outbox.FixRehearsal{Run: r.view(rs.core.Now()), Fingerprint: asked.fingerprint, Behind: asked.behind, Blocked: int64(len(asked.blocked)), More: asked.more, Groups: []outbox.RehearsalGroup{}}
+		d = replay.FixRehearsal{Run: r.view(rs.core.Now()), Fingerprint: asked.fingerprint, Behind: asked.behind, Blocked: int64(len(asked.blocked)), More: asked.more, Groups: []replay.RehearsalGroup{}}
 		for _, head := range asked.blocked {
 			if head.Projection != "" {
 				d.Quarantined++
 			}
 		}
 		d.Versions, d.Others = asked.compareVersions(r.Versions, loaded)
-		d.Loaded = len(d.Others) == 0 && !slices.ContainsFunc(d.Versions, outbox.RehearsalVersion.Differs)
+		d.Loaded = len(d.Others) == 0 && !slices.ContainsFunc(d.Versions, replay.RehearsalVersion.Differs)
 		for _, one := range results {
-			d.Add(one, outbox.Fingerprint)
+			d.Add(one, event.Fingerprint)
 		}
 		d.Describe()
 		return d, nil
@@ -403,13 +406,13 @@ func (rs *Runs) answered(ctx context.Context, id int64, loaded []outbox.Projecti
 // compareVersions compares the versions that a rehearsal ran with, those of its changed files instead
 // of what was loaded then, with the loaded ones. others are the projections that it did not change and
 // that are not loaded as they were.
-func (r rehearsalRow) compareVersions(then map[string]string, loaded []outbox.ProjectionInfo) (changed, others []outbox.RehearsalVersion) {
+func (r rehearsalRow) compareVersions(then map[string]string, loaded []campaign.ProjectionInfo) (changed, others []replay.RehearsalVersion) {
 	now := versionsOf(loaded)
 	names := maps.Clone(now)
 	maps.Copy(names, then)
-	changed, others = []outbox.RehearsalVersion{}, []outbox.RehearsalVersion{}
+	changed, others = []replay.RehearsalVersion{}, []replay.RehearsalVersion{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		v := outbox.RehearsalVersion{Projection: name, Before: then[name], Loaded: now[name], Rehearsed: then[name]}
+		v := replay.RehearsalVersion{Projection: name, Before: then[name], Loaded: now[name], Rehearsed: then[name]}
 		if version, is := r.versions[name]; is {
 			v.Rehearsed, v.OtherSchema = version, slices.Contains(r.otherSchema, name)
 			changed = append(changed, v)
@@ -421,9 +424,9 @@ func (r rehearsalRow) compareVersions(then map[string]string, loaded []outbox.Pr
 }
 
 // RehearsedFiles returns the changed files of a rehearsal; none once it is old. A missing run, or one
-// of another kind, is outbox.ErrNotFound.
-func (rs *Runs) RehearsedFiles(ctx context.Context, id int64) ([]outbox.RehearsalFile, error) {
-	return reading(ctx, rs, "", func(t *tx) ([]outbox.RehearsalFile, error) {
+// of another kind, is event.ErrNotFound.
+func (rs *Runs) RehearsedFiles(ctx context.Context, id int64) ([]campaign.RehearsalFile, error) {
+	return reading(ctx, rs, "", func(t *tx) ([]campaign.RehearsalFile, error) {
 		asked, err := t.rehearsal(id)
 		return asked.files, err
 	})
@@ -437,7 +440,7 @@ where run_id < $1
   and run_id in (select id from runs where kind = $2)`
 
 // pruneFiles deletes the files of all but the latest ended runs of a kind.
-func (rs *Runs) pruneFiles(ctx context.Context, kind outbox.RunKind) error {
+func (rs *Runs) pruneFiles(ctx context.Context, kind replay.RunKind) error {
 	oldest, err := reading(ctx, rs, "", func(t *tx) (int64, error) { return t.oldestKept(kind) })
 	if err != nil || oldest == 0 {
 		return err

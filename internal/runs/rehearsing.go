@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -96,25 +98,25 @@ func unrehearsedf(format string, args ...any) error {
 }
 
 // campaign rehearses one campaign, again if it changes meanwhile.
-func (m *rehearsing) campaign(ctx context.Context, id string) (result outbox.RunResult, err error) {
+func (m *rehearsing) campaign(ctx context.Context, id string) (result replay.RunResult, err error) {
 	head, blocked := m.asked.blocked[id]
 	within, cancel := context.WithDeadline(ctx, m.deadline)
 	defer cancel()
 	err = untilStill(func() error {
-		result = outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq, Quarantined: head.Projection}}
+		result = replay.RunResult{Projections: []replay.ProjectionResult{}, Rehearsed: &replay.Rehearsed{Head: head.Seq, Quarantined: head.Projection}}
 		if err := m.inBounds(); err != nil {
 			return err
 		}
 		if !blocked {
 			return m.healthy(within, id, &result)
 		}
-		if err := m.attempt(within, id, head, &result); err != nil || result.Outcome != outbox.OutcomeReplayed {
+		if err := m.attempt(within, id, head, &result); err != nil || result.Outcome != replay.OutcomeReplayed {
 			return err
 		}
 		return m.alsoQuarantined(within, id, head.Projection, &result)
 	})
 	if reason := m.whyNot(ctx, within, err); reason != "" {
-		result.Outcome, result.Error, err = outbox.OutcomeNotCompared, reason, nil
+		result.Outcome, result.Error, err = replay.OutcomeNotCompared, reason, nil
 	}
 	return result, err
 }
@@ -123,9 +125,9 @@ func (m *rehearsing) campaign(ctx context.Context, id string) (result outbox.Run
 func (m *rehearsing) inBounds() error {
 	switch {
 	case !time.Now().Before(m.deadline):
-		return unrehearsedf("the rehearsal reached its limit of %s", outbox.Limit(rehearsalTime))
-	case m.events >= outbox.MaxRehearsalEvents:
-		return unrehearsedf("the rehearsal reached its limit of %s", outbox.Count(outbox.MaxRehearsalEvents, "event", "events"))
+		return unrehearsedf("the rehearsal reached its limit of %s", event.Limit(rehearsalTime))
+	case m.events >= replay.MaxRehearsalEvents:
+		return unrehearsedf("the rehearsal reached its limit of %s", event.Count(replay.MaxRehearsalEvents, "event", "events"))
 	}
 	return nil
 }
@@ -140,8 +142,8 @@ func (m *rehearsing) whyNot(ctx, within context.Context, err error) string {
 	case errors.Is(err, errMoved):
 		return "the campaign keeps changing"
 	case err != nil && ctx.Err() == nil && within.Err() != nil:
-		return "the rehearsal reached its limit of " + outbox.Limit(rehearsalTime)
-	case errors.Is(err, outbox.ErrNotFound):
+		return "the rehearsal reached its limit of " + event.Limit(rehearsalTime)
+	case errors.Is(err, event.ErrNotFound):
 		return "the campaign is gone"
 	}
 	return ""
@@ -149,7 +151,7 @@ func (m *rehearsing) whyNot(ctx, within context.Context, err error) string {
 
 // attempt applies the event that blocks a campaign, or at which a projection is quarantined, and those
 // behind it, to copies of its rows, as a worker or a replay does once the changed files are loaded.
-func (m *rehearsing) attempt(ctx context.Context, id string, head blockedHead, result *outbox.RunResult) error {
+func (m *rehearsing) attempt(ctx context.Context, id string, head blockedHead, result *replay.RunResult) error {
 	f, err := m.open(ctx, &m.copies, m.set)
 	if err == nil {
 		err = m.watchOrder(f)
@@ -196,7 +198,7 @@ func (m *rehearsing) attempt(ctx context.Context, id string, head blockedHead, r
 		}
 		return err
 	}
-	result.Outcome, result.Seq = outbox.OutcomeReplayed, expected.Seq
+	result.Outcome, result.Seq = replay.OutcomeReplayed, expected.Seq
 	result.Rehearsed.Applied, result.Rehearsed.Left = expected.Seq-at, last-expected.Seq
 	if result.Projections, err = f.compareLive(ctx, expected, head.Projection, before); err != nil {
 		return err
@@ -208,10 +210,10 @@ func (m *rehearsing) attempt(ctx context.Context, id string, head blockedHead, r
 }
 
 // outdated says why a head is not the event to try any more; empty if it is.
-func (h blockedHead) outdated(c outbox.Campaign, now standsAt) string {
+func (h blockedHead) outdated(c campaign.Campaign, now standsAt) string {
 	at := now.at(h.Projection)
 	switch {
-	case h.Projection != "" && (now.stands[h.Projection].State != outbox.CursorQuarantined || at+1 != h.Seq):
+	case h.Projection != "" && (now.stands[h.Projection].State != campaign.CursorQuarantined || at+1 != h.Seq):
 		return fmt.Sprintf("the campaign moved: projection %s is not quarantined at event %d any more", h.Projection, h.Seq)
 	case h.Projection != "" && now.paused[h.Projection]:
 		return fmt.Sprintf("projection %s is paused", h.Projection)
@@ -229,8 +231,8 @@ func (h blockedHead) outdated(c outbox.Campaign, now standsAt) string {
 
 // alsoQuarantined tries the events at which the other changed projections are quarantined in a campaign that
 // passes: what is rehearsed passes only if all of them do.
-func (m *rehearsing) alsoQuarantined(ctx context.Context, id, tried string, result *outbox.RunResult) error {
-	order := outbox.RehearsalRequest{Campaigns: []string{id}} // by whichever error
+func (m *rehearsing) alsoQuarantined(ctx context.Context, id, tried string, result *replay.RunResult) error {
+	order := replay.RehearsalRequest{Campaigns: []string{id}} // by whichever error
 	for _, name := range slices.Sorted(maps.Keys(m.asked.versions)) {
 		if name == tried {
 			continue
@@ -243,7 +245,7 @@ func (m *rehearsing) alsoQuarantined(ctx context.Context, id, tried string, resu
 		if !is {
 			continue
 		}
-		also := outbox.RunResult{Projections: []outbox.ProjectionResult{}, Rehearsed: &outbox.Rehearsed{Head: head.Seq, Quarantined: name}}
+		also := replay.RunResult{Projections: []replay.ProjectionResult{}, Rehearsed: &replay.Rehearsed{Head: head.Seq, Quarantined: name}}
 		err = m.attempt(ctx, id, head, &also)
 		result.Events += also.Events
 		var not *unrehearsed
@@ -251,13 +253,13 @@ func (m *rehearsing) alsoQuarantined(ctx context.Context, id, tried string, resu
 		case errors.As(err, &not): // it is paused, or passed the event since
 		case err != nil:
 			return err
-		case also.Outcome != outbox.OutcomeReplayed:
+		case also.Outcome != replay.OutcomeReplayed:
 			also.Events = result.Events
 			*result = also
 			return nil
 		default:
-			result.Rehearsed.Also = append(result.Rehearsed.Also, outbox.TriedQuarantine{Projection: name, Head: head.Seq})
-			result.Projections = slices.DeleteFunc(result.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == name })
+			result.Rehearsed.Also = append(result.Rehearsed.Also, replay.TriedQuarantine{Projection: name, Head: head.Seq})
+			result.Projections = slices.DeleteFunc(result.Projections, func(p replay.ProjectionResult) bool { return p.Projection == name })
 			result.Projections = append(result.Projections, also.Projections...)
 		}
 	}
@@ -313,8 +315,8 @@ func (m *rehearsing) madeAlike(ctx context.Context, f *Replayer, expected *Expec
 
 // fromStart replays a campaign up to an event, if it is not too long.
 func (m *rehearsing) fromStart(ctx context.Context, expected *Expected, at int64) error {
-	if at > outbox.MaxRehearsalReplay {
-		return unrehearsedf("the campaign must be replayed from its start, and it has %s; the limit is %s", outbox.Count(at, "applied event", "applied events"), outbox.Number(outbox.MaxRehearsalReplay))
+	if at > replay.MaxRehearsalReplay {
+		return unrehearsedf("the campaign must be replayed from its start, and it has %s; the limit is %s", event.Count(at, "applied event", "applied events"), event.Number(replay.MaxRehearsalReplay))
 	}
 	err := expected.To(ctx, at)
 	if u := asInconsistent(err); u != nil {
@@ -325,10 +327,10 @@ func (m *rehearsing) fromStart(ctx context.Context, expected *Expected, at int64
 
 // fails records that an event would fail. That a projection would be quarantined by it instead of blocking
 // does not matter: its rows are not fixed.
-func (m *rehearsing) fails(result *outbox.RunResult, head blockedHead, failed *ReplayFailure) {
+func (m *rehearsing) fails(result *replay.RunResult, head blockedHead, failed *ReplayFailure) {
 	f := m.worker.Failure(failed.Err)
 	at := result.Rehearsed
-	result.Outcome, result.Error, result.Seq = outbox.OutcomeFailed, f.Message, failed.Seq-1
+	result.Outcome, result.Error, result.Seq = replay.OutcomeFailed, f.Message, failed.Seq-1
 	at.FailedSeq, at.EventType, at.Projection = failed.Seq, failed.EventType, failed.Projection
 	at.SameError = failed.Seq == head.Seq && f.Fingerprint == head.Fingerprint
 	at.Applied = max(0, failed.Seq-head.Seq)
@@ -348,7 +350,7 @@ func (m *rehearsing) vouches(expected *Expected) error {
 
 // healthy compares the live rows of a campaign with what the changed files make of its journal, and those
 // with what the loaded files make.
-func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunResult) error {
+func (m *rehearsing) healthy(ctx context.Context, id string, result *replay.RunResult) error {
 	was, err := m.open(ctx, &m.loaded, m.worker.Set)
 	if err != nil {
 		return err
@@ -362,8 +364,8 @@ func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunR
 	if err != nil {
 		return err
 	}
-	if result.Seq = at.mark.AppliedSeq; result.Seq > outbox.MaxRehearsalReplay {
-		return unrehearsedf("it has %s by now; the limit is %s", outbox.Count(result.Seq, "applied event", "applied events"), outbox.Number(outbox.MaxRehearsalReplay))
+	if result.Seq = at.mark.AppliedSeq; result.Seq > replay.MaxRehearsalReplay {
+		return unrehearsedf("it has %s by now; the limit is %s", event.Count(result.Seq, "applied event", "applied events"), event.Number(replay.MaxRehearsalReplay))
 	}
 	loaded, err := was.Verify(ctx, id, 0)
 	if err != nil {
@@ -380,15 +382,15 @@ func (m *rehearsing) healthy(ctx context.Context, id string, result *outbox.RunR
 
 // judge says of a healthy campaign what the changed files change: rows that are not those of the loaded files
 // either, and events that these refuse alike, are not their doing.
-func (m *rehearsing) judge(ctx context.Context, result *outbox.RunResult, loaded outbox.RunResult) error {
+func (m *rehearsing) judge(ctx context.Context, result *replay.RunResult, loaded replay.RunResult) error {
 	at, others, alike := result.Rehearsed, false, false
-	var first *outbox.ProjectionResult // that refuses an event
+	var first *replay.ProjectionResult // that refuses an event
 	for i := range result.Projections {
 		p, was := &result.Projections[i], loaded.Of(result.Projections[i].Projection)
-		if was.Verdict == outbox.VerdictDrift {
+		if was.Verdict == campaign.VerdictDrift {
 			at.Drifted = append(at.Drifted, p.Projection)
 		}
-		others = others || p.Verdict == outbox.VerdictDrift && p.Digest != was.Digest
+		others = others || p.Verdict == campaign.VerdictDrift && p.Digest != was.Digest
 		same := was.ErrorSeq == p.ErrorSeq && m.likeness(was.Error) == m.likeness(p.Error)
 		if p.ErrorSeq > 0 && (first == nil || alike && !same || alike == same && p.ErrorSeq < first.ErrorSeq) {
 			first, alike = p, same
@@ -397,13 +399,13 @@ func (m *rehearsing) judge(ctx context.Context, result *outbox.RunResult, loaded
 	switch {
 	case len(at.Drifted) > 0 && loaded.Seq != result.Seq:
 		return errMoved
-	case first == nil && result.Outcome == outbox.OutcomeFailed:
-		result.Outcome = outbox.OutcomeNotCompared
-	case first == nil && result.Outcome == outbox.OutcomeDrift && !others:
-		result.Outcome = outbox.OutcomeMatch
+	case first == nil && result.Outcome == replay.OutcomeFailed:
+		result.Outcome = replay.OutcomeNotCompared
+	case first == nil && result.Outcome == replay.OutcomeDrift && !others:
+		result.Outcome = replay.OutcomeMatch
 	case first == nil:
 	case alike:
-		result.Outcome, result.Error = outbox.OutcomeNotCompared, fmt.Sprintf("event %d fails alike with the loaded files: %s", first.ErrorSeq, first.Error)
+		result.Outcome, result.Error = replay.OutcomeNotCompared, fmt.Sprintf("event %d fails alike with the loaded files: %s", first.ErrorSeq, first.Error)
 	default:
 		event, err := m.worker.Runs.core.Event(ctx, result.CampaignID, first.ErrorSeq)
 		result.Error, at.FailedSeq, at.EventType, at.Projection = first.Error, first.ErrorSeq, event.EventType, first.Projection

@@ -6,24 +6,25 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // replay restores the rows of a campaign's unapplied events and catches up quarantined and resumed
 // projections, but not paused ones.
-func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.RunResult, error) {
-	result := outbox.RunResult{Outcome: outbox.OutcomeMatch, Projections: []outbox.ProjectionResult{}}
+func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (replay.RunResult, error) {
+	result := replay.RunResult{Outcome: replay.OutcomeMatch, Projections: []replay.ProjectionResult{}}
 	repaired, err := r.worker.Runs.queue.ReconcileCampaign(ctx, c.CampaignID)
 	if err != nil {
 		return result, err
 	}
 	if repaired.Inserted+repaired.Removed > 0 {
-		result.Outcome = outbox.OutcomeReplayed
+		result.Outcome = replay.OutcomeReplayed
 	}
 	if now, err := f.store.Campaign(ctx, c.CampaignID); err != nil || now.Diverged != "" {
-		result.Outcome, result.Seq, result.Error = outbox.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it: "+now.Diverged+"; "+outbox.RightJournalFirst
+		result.Outcome, result.Seq, result.Error = replay.OutcomeFailed, now.AppliedSeq, "the campaign has diverged, and nothing can be applied to it: "+now.Diverged+"; "+campaign.RightJournalFirst
 		return result, err
 	}
 	now, err := f.standsNow(ctx, c.CampaignID)
@@ -43,11 +44,11 @@ func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.Ru
 		if err != nil {
 			return result, err
 		}
-		if result.Outcome == outbox.OutcomeMatch {
-			result.Outcome = outbox.OutcomeReplayed
+		if result.Outcome == replay.OutcomeMatch {
+			result.Outcome = replay.OutcomeReplayed
 		}
 		if p.Error != "" {
-			result.Outcome = outbox.OutcomeFailed
+			result.Outcome = replay.OutcomeFailed
 			result.Error = fmt.Sprintf("projection %s cannot apply event %d: %s", name, p.ErrorSeq, p.Error)
 		}
 		result.Projections = append(result.Projections, p)
@@ -57,13 +58,13 @@ func (r *runner) replay(ctx context.Context, f *Replayer, c Campaign) (outbox.Ru
 
 // lags reports whether a projection is to be caught up.
 func lags(s readmodel.Position) bool {
-	return s.State == outbox.CursorQuarantined || s.State == outbox.CursorBehind
+	return s.State == campaign.CursorQuarantined || s.State == campaign.CursorBehind
 }
 
 // catchUp replays the events that a projection lacks onto its rows and swaps them in. If it refuses
 // an event again it stops before that event. If it is no longer to be caught up, catchUp returns
 // errMoved.
-func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name string) (p outbox.ProjectionResult, err error) {
+func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name string) (p replay.ProjectionResult, err error) {
 	p.Projection = name
 	m := &rebuilding{scope: c, names: []string{name}}
 	mark, err := m.readPositions(ctx, f)
@@ -140,14 +141,14 @@ func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 }
 
 // land replays what was applied meanwhile and swaps the projection's rows in.
-func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim queue.RunClaim, p *outbox.ProjectionResult) error {
+func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim queue.RunClaim, p *replay.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
 	if err := m.goOn(ctx, f, mark.AppliedSeq, m.resume); err != nil || m.result.Error != "" {
 		return err
 	}
 	failed, again := m.expected.Failed[name]
 	if !again && m.expected.Hash != mark.AppliedHash {
-		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are unchanged: the campaign has diverged, the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), mark.AppliedSeq
+		p.Error, p.ErrorSeq = fmt.Sprintf("its rows are unchanged: the campaign has diverged, the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, campaign.RightJournalFirst), mark.AppliedSeq
 		return nil
 	}
 	if other := m.expected.failure(name); other != nil && !again {
@@ -160,10 +161,10 @@ func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim que
 	}
 	p.Digest, p.Seq = after[name], m.expected.Seq
 	stand := m.stands[name]
-	part := readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.expected.Seq, Expect: &stand, State: outbox.CursorLive}
+	part := readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.expected.Seq, Expect: &stand, State: campaign.CursorLive}
 	if again {
 		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
-		part.Seq, part.State = p.Seq, outbox.CursorQuarantined
+		part.Seq, part.State = p.Seq, campaign.CursorQuarantined
 		part.Failure = &readmodel.SwapFailure{Failure: *w.Failure(failed.Err), EventType: failed.EventType, Attempts: 1}
 	}
 	swapped, err := f.scratch.Swap(ctx, []readmodel.Swap{{CampaignID: m.scope.CampaignID, Epoch: claim.Epoch,

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Progress is a worker's report about the run it has leased.
 type Progress struct {
-	Results []outbox.RunResult // of campaigns done since the last report
-	Lines   []outbox.RunLine   // for the log, without ids; a line without a time gets the current one
+	Results []replay.RunResult // of campaigns done since the last report
+	Lines   []replay.RunLine   // for the log, without ids; a line without a time gets the current one
 	// EventsDone is how many events of the run's scope are done so far, including those of
 	// campaigns in progress.
 	EventsDone      int64
@@ -39,8 +40,8 @@ values ($1, $2, $3, $4)`
 // Report records a worker's progress on its leased run, renews the lease and returns the status of
 // the run, by which the worker learns that it is cancelling. A campaign's existing result is
 // replaced. Comparisons with the current rows count as verifications.
-func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunStatus, error) {
-	var status outbox.RunStatus
+func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (replay.RunStatus, error) {
+	var status replay.RunStatus
 	err := rs.write(ctx, func(t *tx) error {
 		now := rs.core.Now()
 		r, err := t.leasedRun(l)
@@ -63,10 +64,10 @@ func (rs *Runs) Report(ctx context.Context, l Lease, rep Progress) (outbox.RunSt
 }
 
 // saveResults writes results, counts them, and records what they verify.
-func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error {
+func (t *tx) saveResults(r *runRow, results []replay.RunResult, now int64) error {
 	before := make([]string, len(results))
 	var looks, saves sqldb.Batch
-	var verified []outbox.Verification
+	var verified []campaign.Verification
 	for i := range results {
 		result := &results[i]
 		when := cmp.Or(sqldb.Micros(result.At), now)
@@ -89,7 +90,7 @@ func (t *tx) saveResults(r *runRow, results []outbox.RunResult, now int64) error
 	return t.RecordVerifications(verified)
 }
 
-func (t *tx) saveLines(r *runRow, lines []outbox.RunLine, now int64) error {
+func (t *tx) saveLines(r *runRow, lines []replay.RunLine, now int64) error {
 	var b sqldb.Batch
 	for _, line := range lines {
 		b.Exec(nil, insertLine, r.ID, cmp.Or(sqldb.Micros(line.At), now), line.CampaignID, sqldb.Storable(line.Text))

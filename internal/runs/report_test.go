@@ -11,11 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -28,37 +30,37 @@ func TestReportRun_writesProgressResultsAndLog(t *testing.T) {
 	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	f.Clock.Advance(20 * time.Second)
-	drifted := result("a", outbox.OutcomeDrift, 4)
+	drifted := result("a", replay.OutcomeDrift, 4)
 	drifted.Full, drifted.At = "sha256:full", f.Clock.Now()
-	comparison := outbox.Comparison{Changed: 2, FirstSeq: 3, ReplayedWith: outbox.ReplayedWith{RowsBuilt: outbox.RowsBuilt{BuiltVersions: []outbox.LoadedVersion{}}}, Samples: []outbox.RowChange{{Table: "roster", Kind: outbox.RowChanged,
-		Key: []outbox.Field{{Name: "id", Value: []byte(`"x"`)}}, Fields: []outbox.FieldChange{{Name: "n", Live: []byte("1"), Expected: []byte("2")}}}}}
-	drifted.Projections = []outbox.ProjectionResult{
-		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "sha256:f", Before: "sha256:l", Seq: 4, Comparison: &comparison},
-		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "sha256:h", Before: "sha256:h", Seq: 4}}
+	comparison := projection.Comparison{Changed: 2, FirstSeq: 3, ReplayedWith: campaign.ReplayedWith{RowsBuilt: campaign.RowsBuilt{BuiltVersions: []campaign.LoadedVersion{}}}, Samples: []projection.RowChange{{Table: "roster", Kind: projection.RowChanged,
+		Key: []projection.Field{{Name: "id", Value: []byte(`"x"`)}}, Fields: []projection.FieldChange{{Name: "n", Live: []byte("1"), Expected: []byte("2")}}}}}
+	drifted.Projections = []replay.ProjectionResult{
+		{Projection: "roster", Verdict: campaign.VerdictDrift, Digest: "sha256:f", Before: "sha256:l", Seq: 4, Comparison: &comparison},
+		{Projection: "history", Verdict: campaign.VerdictMatch, Digest: "sha256:h", Before: "sha256:h", Seq: 4}}
 	long := strings.Repeat("é", 40_000) + "\x00\xff"
-	status, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []outbox.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
-		Lines: []outbox.RunLine{{CampaignID: "a", Text: "2 rows differ"}, {Text: long}}})
-	must.Need(t, err == nil && status == outbox.RunRunning, "the run is %s, %v", status, err)
+	status, err := f.Runs.Report(f.Ctx, l, runs.Progress{Results: []replay.RunResult{drifted}, EventsDone: 5, EventsPerSecond: 2.5, Lease: lease,
+		Lines: []replay.RunLine{{CampaignID: "a", Text: "2 rows differ"}, {Text: long}}})
+	must.Need(t, err == nil && status == replay.RunRunning, "the run is %s, %v", status, err)
 	got := f.MustRun(run.ID)
-	must.Hold(t, got.Campaigns == (outbox.Progress{Done: 1, Total: 2}) && got.Events == (outbox.Progress{Done: 5, Total: 10}) && got.Counts == (outbox.RunCounts{Drifted: 1}) && got.EventsPerSecond == 2.5 && got.SecondsLeft != nil && *got.SecondsLeft == 2 && got.Lease.ExpiresAt.Equal(f.Clock.Now().Add(lease)) && got.Verdict == "", "run is %+v", got)
+	must.Hold(t, got.Campaigns == (replay.Progress{Done: 1, Total: 2}) && got.Events == (replay.Progress{Done: 5, Total: 10}) && got.Counts == (replay.RunCounts{Drifted: 1}) && got.EventsPerSecond == 2.5 && got.SecondsLeft != nil && *got.SecondsLeft == 2 && got.Lease.ExpiresAt.Equal(f.Clock.Now().Add(lease)) && got.Verdict == "", "run is %+v", got)
 	f.Clock.Advance(6 * time.Second) // its process has died
 	silent := f.MustRun(run.ID)
-	must.Hold(t, silent.Silent(f.Clock.Now()) && silent.EventsPerSecond == 0 && silent.SecondsLeft == nil && silent.Status == outbox.RunRunning, "a run without reports is %+v", silent)
+	must.Hold(t, silent.Silent(f.Clock.Now()) && silent.EventsPerSecond == 0 && silent.SecondsLeft == nil && silent.Status == replay.RunRunning, "a run without reports is %+v", silent)
 	f.Clock.Advance(-6 * time.Second)
 	whole, err := f.Runs.ResultOf(f.Ctx, run.ID, "a")
 	diff := cmp.Diff(drifted, whole)
 	must.Hold(t, diff == "" && err == nil, "result (-want +got): %s%v", diff, err)
-	page, err := f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID})
+	page, err := f.Runs.Results(f.Ctx, replay.ResultFilter{RunID: run.ID})
 	must.Hold(t, err == nil && len(page.Items) == 1 && page.Items[0].Projections[0].Comparison.Changed == 2 && page.Items[0].Projections[0].Comparison.Samples == nil, "results are %+v, %v, want no samples", page.Items, err)
-	page, err = f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: run.ID, Outcome: outbox.OutcomeDrift, Samples: true})
-	diff = cmp.Diff([]outbox.RunResult{drifted}, page.Items)
+	page, err = f.Runs.Results(f.Ctx, replay.ResultFilter{RunID: run.ID, Outcome: replay.OutcomeDrift, Samples: true})
+	diff = cmp.Diff([]replay.RunResult{drifted}, page.Items)
 	must.Hold(t, diff == "" && err == nil, "results with samples (-want +got): %s%v", diff, err)
 	lines, err := f.Runs.Log(f.Ctx, run.ID, "", 0)
 	must.Hold(t, err == nil && len(lines.Items) == 2 && lines.Items[1].Text == "2 rows differ" && lines.Items[1].CampaignID == "a" && lines.Items[1].At.Equal(f.Clock.Now()) && len(lines.Items[0].Text) == 64<<10, "log is %d lines, %v", len(lines.Items), err)
 	// A campaign that is done again counts once.
-	f.ReportRun(l, 9, result("a", outbox.OutcomeMatch, 4))
+	f.ReportRun(l, 9, result("a", replay.OutcomeMatch, 4))
 	got = f.MustRun(run.ID)
-	must.Hold(t, got.Counts == (outbox.RunCounts{Matched: 1}) && got.Campaigns.Done == 1, "run is %+v", got)
+	must.Hold(t, got.Counts == (replay.RunCounts{Matched: 1}) && got.Campaigns.Done == 1, "run is %+v", got)
 }
 
 func TestReportRun_renewsTheLeaseAndNeverGoesBackNorEndsAsNothing(t *testing.T) {
@@ -67,18 +69,18 @@ func TestReportRun_renewsTheLeaseAndNeverGoesBackNorEndsAsNothing(t *testing.T) 
 	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
 	f.AppendN("b", 6)
-	f.ReportRun(l, 4, result("a", outbox.OutcomeMatch, 4))
-	f.ReportRun(l, 10, result("b", outbox.OutcomeMatch, 6))
+	f.ReportRun(l, 4, result("a", replay.OutcomeMatch, 4))
+	f.ReportRun(l, 10, result("b", replay.OutcomeMatch, 6))
 	f.ReportRun(l, 9)
 	got := f.MustRun(run.ID)
-	must.Hold(t, got.Events == (outbox.Progress{Done: 10, Total: 10}) && got.Campaigns == (outbox.Progress{Done: 2, Total: 2}), "run is %+v", got)
+	must.Hold(t, got.Events == (replay.Progress{Done: 10, Total: 10}) && got.Campaigns == (replay.Progress{Done: 2, Total: 2}), "run is %+v", got)
 	for range 5 {
 		f.Clock.Advance(lease * 3 / 4)
 		f.ReportRun(l, 10)
 		f.NoRun(two)
 	}
 	f.Unchanged(func() {
-		for _, status := range []outbox.RunStatus{"", outbox.RunQueued, outbox.RunRunning, outbox.RunCancelling, outbox.RunCancelled, outbox.RunFailed, outbox.RunInterrupted} {
+		for _, status := range []replay.RunStatus{"", replay.RunQueued, replay.RunRunning, replay.RunCancelling, replay.RunCancelled, replay.RunFailed, replay.RunInterrupted} {
 			_, err := f.Runs.Finish(f.Ctx, l, status, "")
 			must.Hold(t, err != nil, "it ended as %q", status)
 		}
@@ -88,77 +90,77 @@ func TestReportRun_renewsTheLeaseAndNeverGoesBackNorEndsAsNothing(t *testing.T) 
 func TestReportRun_notesVerifications(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 4)
-	drifted := result("a", outbox.OutcomeDrift, 4)
-	drifted.Projections = []outbox.ProjectionResult{
-		{Projection: "roster", Verdict: outbox.VerdictDrift, Digest: "d", Seq: 4, Comparison: &outbox.Comparison{Added: 1, Changed: 2, Removed: 3, FirstSeq: 2}},
-		{Projection: "history", Verdict: outbox.VerdictMatch, Digest: "h"}}
-	verifications := func() []outbox.Verification { return must.Get(f.Verifications(f.Ctx, "a")).Or(t) }
-	verify := func(order outbox.RunRequest) outbox.Run {
+	drifted := result("a", replay.OutcomeDrift, 4)
+	drifted.Projections = []replay.ProjectionResult{
+		{Projection: "roster", Verdict: campaign.VerdictDrift, Digest: "d", Seq: 4, Comparison: &projection.Comparison{Added: 1, Changed: 2, Removed: 3, FirstSeq: 2}},
+		{Projection: "history", Verdict: campaign.VerdictMatch, Digest: "h"}}
+	verifications := func() []campaign.Verification { return must.Get(f.Verifications(f.Ctx, "a")).Or(t) }
+	verify := func(order replay.RunRequest) replay.Run {
 		f.Clock.Advance(time.Minute)
 		f.StartRun(order)
 		l := f.ClaimRun(one)
 		f.ReportRun(l, 4, drifted)
-		return f.FinishRun(l, outbox.RunCompleted, "")
+		return f.FinishRun(l, replay.RunCompleted, "")
 	}
-	verify(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
-	verify(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
+	verify(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	verify(replay.RunRequest{Kind: replay.RunReplay, All: true})
 	must.Equal(t, len(verifications()), 0, "verifications of a prefix and of a replay")
 	run := verify(enginetest.Everything)
 	when := f.Clock.Now()
-	want := []outbox.Verification{
-		{CampaignID: "a", Projection: "history", At: when, Seq: 4, Verdict: outbox.VerdictMatch, RunID: run.ID, Digest: "h", Version: "v2"},
-		{CampaignID: "a", Projection: "roster", At: when, Seq: 4, Verdict: outbox.VerdictDrift, RunID: run.ID, Digest: "d", Added: 1, Changed: 2, Removed: 3, FirstSeq: 2, Version: "v1"}}
+	want := []campaign.Verification{
+		{CampaignID: "a", Projection: "history", At: when, Seq: 4, Verdict: campaign.VerdictMatch, RunID: run.ID, Digest: "h", Version: "v2"},
+		{CampaignID: "a", Projection: "roster", At: when, Seq: 4, Verdict: campaign.VerdictDrift, RunID: run.ID, Digest: "d", Added: 1, Changed: 2, Removed: 3, FirstSeq: 2, Version: "v1"}}
 	must.Equal(t, verifications(), want, "verifications")
 	must.Equal(t, must.Get(f.Drifted(f.Ctx, 0)).Or(t), want[1:], "drifted")
 	f.Unchanged(func() { // by an older comparison
-		must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: outbox.VerdictMatch}}))
+		must.OK(t, f.RecordVerifications(f.Ctx, []campaign.Verification{{CampaignID: "a", Projection: "roster", At: when.Add(-1), Verdict: campaign.VerdictMatch}}))
 	})
 	run = verify(enginetest.Rebuild("a"))
-	must.Equal(t, run.Verdict, outbox.VerdictDrift, "run")
+	must.Equal(t, run.Verdict, campaign.VerdictDrift, "run")
 	got := verifications()
-	must.Hold(t, got[1].Verdict == outbox.VerdictMatch && got[1].Changed == 0 && got[1].RunID == run.ID, "after the rebuild: %+v, want a match", got)
-	refused(t, storetest.No(f.Verifications(f.Ctx, "nowhere")), outbox.ErrNotFound)
+	must.Hold(t, got[1].Verdict == campaign.VerdictMatch && got[1].Changed == 0 && got[1].RunID == run.ID, "after the rebuild: %+v, want a match", got)
+	refused(t, storetest.No(f.Verifications(f.Ctx, "nowhere")), event.ErrNotFound)
 }
 
 func TestFinishRun_saysHowItEnded(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 4)
 	for name, c := range map[string]struct {
-		kind    outbox.RunKind
+		kind    replay.RunKind
 		outcome string
-		as      outbox.RunStatus
+		as      replay.RunStatus
 		why     string
-		status  outbox.RunStatus
-		verdict outbox.Verdict
+		status  replay.RunStatus
+		verdict campaign.Verdict
 		error   string
 	}{
-		"match":             {outbox.RunVerify, outbox.OutcomeMatch, outbox.RunCompleted, "", outbox.RunCompleted, outbox.VerdictMatch, ""},
-		"drift":             {outbox.RunVerify, outbox.OutcomeDrift, outbox.RunCompleted, "", outbox.RunCompleted, outbox.VerdictDrift, ""},
-		"replay":            {outbox.RunReplay, outbox.OutcomeReplayed, outbox.RunCompleted, "", outbox.RunCompleted, "", ""},
-		"failed":            {outbox.RunRebuild, outbox.OutcomeFailed, outbox.RunFailed, "boom", outbox.RunFailed, "", "boom"},
-		"failed but called": {outbox.RunRebuild, outbox.OutcomeFailed, outbox.RunCompleted, "", outbox.RunFailed, "", "1 of 1 campaign failed; fix the cause and resume the run"},
-		"interrupted":       {outbox.RunVerify, outbox.OutcomeMatch, outbox.RunInterrupted, "gone", outbox.RunInterrupted, "", "gone"},
-		"interrupted drift": {outbox.RunVerify, outbox.OutcomeDrift, outbox.RunInterrupted, "gone", outbox.RunInterrupted, outbox.VerdictDrift, "gone"},
+		"match":             {replay.RunVerify, replay.OutcomeMatch, replay.RunCompleted, "", replay.RunCompleted, campaign.VerdictMatch, ""},
+		"drift":             {replay.RunVerify, replay.OutcomeDrift, replay.RunCompleted, "", replay.RunCompleted, campaign.VerdictDrift, ""},
+		"replay":            {replay.RunReplay, replay.OutcomeReplayed, replay.RunCompleted, "", replay.RunCompleted, "", ""},
+		"failed":            {replay.RunRebuild, replay.OutcomeFailed, replay.RunFailed, "boom", replay.RunFailed, "", "boom"},
+		"failed but called": {replay.RunRebuild, replay.OutcomeFailed, replay.RunCompleted, "", replay.RunFailed, "", "1 of 1 campaign failed; fix the cause and resume the run"},
+		"interrupted":       {replay.RunVerify, replay.OutcomeMatch, replay.RunInterrupted, "gone", replay.RunInterrupted, "", "gone"},
+		"interrupted drift": {replay.RunVerify, replay.OutcomeDrift, replay.RunInterrupted, "gone", replay.RunInterrupted, campaign.VerdictDrift, "gone"},
 	} {
-		f.StartRun(outbox.RunRequest{Kind: c.kind, Campaigns: []string{"a"}})
+		f.StartRun(replay.RunRequest{Kind: c.kind, Campaigns: []string{"a"}})
 		l := f.ClaimRun(one)
 		r := result("a", c.outcome, 4)
-		r.Full, r.Projections = "sha256:full", []outbox.ProjectionResult{{Projection: "roster", Digest: "sha256:new", Before: "sha256:old"}}
+		r.Full, r.Projections = "sha256:full", []replay.ProjectionResult{{Projection: "roster", Digest: "sha256:new", Before: "sha256:old"}}
 		f.ReportRun(l, 4, r)
 		run := f.FinishRun(l, c.as, c.why)
 		must.Hold(t, run.Status == c.status && run.Verdict == c.verdict && run.Error == c.error && run.FinishedAt != nil && run.Lease == nil && run.EventsPerSecond == 0, "%s: run is %+v", name, run)
-		done := c.outcome != outbox.OutcomeFailed
+		done := c.outcome != replay.OutcomeFailed
 		must.Hold(t, (!done || run.Seq == 4 && run.Digests["full"] == "sha256:full" && run.Digests["roster"] == "sha256:new" && run.Before["roster"] == "sha256:old") && (done || run.Seq == 0), "%s: digests are %v and %v at %d", name, run.Digests, run.Before, run.Seq)
 		must.Equal(t, f.MustRun(run.ID), run, name, "read again")
 		next := f.StartRun(enginetest.Rebuild("a")) // the scope is free
 		_, err := f.Runs.Finish(f.Ctx, l, c.as, "again")
-		must.Hold(t, errors.Is(err, outbox.ErrLeaseLost), "%s: it ended twice: %v", name, err)
+		must.Hold(t, errors.Is(err, event.ErrLeaseLost), "%s: it ended twice: %v", name, err)
 		must.Get(f.Runs.Cancel(f.Ctx, ana(""), next.ID)).Or(t)
 	}
 }
 
-func result(campaign, outcome string, events int64) outbox.RunResult {
-	return outbox.RunResult{CampaignID: campaign, Outcome: outcome, Seq: events, Events: events}
+func result(campaign, outcome string, events int64) replay.RunResult {
+	return replay.RunResult{CampaignID: campaign, Outcome: outcome, Seq: events, Events: events}
 }
 
 func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
@@ -168,38 +170,38 @@ func TestRuns_pagesBothWaysAndFilters(t *testing.T) {
 		f.StartRun(enginetest.Rebuild(fmt.Sprint("c-", i)))
 	}
 	must.Get(f.Runs.Cancel(f.Ctx, ana(""), 2)).Or(t)
-	f.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"c-1"}})
-	for want, filter := range map[string]outbox.RunFilter{"6 5 4 3 2 1": {Limit: 2}, "2": {Status: outbox.RunCancelled}, "": {Kind: outbox.RunReplay}, "6 2": {CampaignID: "c-1"}} {
-		pages := storetest.Pager(func(cursor string) outbox.Page[string] {
+	f.StartRun(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"c-1"}})
+	for want, filter := range map[string]replay.RunFilter{"6 5 4 3 2 1": {Limit: 2}, "2": {Status: replay.RunCancelled}, "": {Kind: replay.RunReplay}, "6 2": {CampaignID: "c-1"}} {
+		pages := storetest.Pager(func(cursor string) event.Page[string] {
 			filter.Cursor = cursor
-			return storetest.Keyed(must.Get(f.Runs.List(f.Ctx, filter)).Or(t), func(r outbox.Run) string { return fmt.Sprint(r.ID) })
+			return storetest.Keyed(must.Get(f.Runs.List(f.Ctx, filter)).Or(t), func(r replay.Run) string { return fmt.Sprint(r.ID) })
 		})
 		must.Equal(t, strings.Join(pages.BothWays(t, "runs"), " "), want, filter)
 	}
 	active := f.ActiveRuns()
 	must.Hold(t, len(active) == 5 && active[0].ID == 1, "active runs are %+v", active)
-	refused(t, storetest.No(f.Runs.List(f.Ctx, outbox.RunFilter{Cursor: "x"})), outbox.ErrInvalid)
+	refused(t, storetest.No(f.Runs.List(f.Ctx, replay.RunFilter{Cursor: "x"})), event.ErrInvalid)
 }
 
 func TestRunResults_pagesByCampaignAndOutcome(t *testing.T) {
 	f := own(t)
 	run := f.StartRun(enginetest.Everything)
 	l := f.ClaimRun(one)
-	var results []outbox.RunResult
+	var results []replay.RunResult
 	for i := range 6 {
-		results = append(results, result(fmt.Sprint("c-", i), []string{outbox.OutcomeMatch, outbox.OutcomeDrift, outbox.OutcomeFailed}[i%3], 1))
+		results = append(results, result(fmt.Sprint("c-", i), []string{replay.OutcomeMatch, replay.OutcomeDrift, replay.OutcomeFailed}[i%3], 1))
 	}
 	f.ReportRun(l, 6, results...)
-	for want, filter := range map[string]outbox.ResultFilter{"c-0 c-1 c-2 c-3 c-4 c-5": {Limit: 4}, "c-1 c-4": {Outcome: outbox.OutcomeDrift}} {
-		pages := storetest.Pager(func(cursor string) outbox.Page[string] {
+	for want, filter := range map[string]replay.ResultFilter{"c-0 c-1 c-2 c-3 c-4 c-5": {Limit: 4}, "c-1 c-4": {Outcome: replay.OutcomeDrift}} {
+		pages := storetest.Pager(func(cursor string) event.Page[string] {
 			filter.RunID, filter.Cursor = run.ID, cursor
-			return storetest.Keyed(must.Get(f.Runs.Results(f.Ctx, filter)).Or(t), func(r outbox.RunResult) string { return r.CampaignID })
+			return storetest.Keyed(must.Get(f.Runs.Results(f.Ctx, filter)).Or(t), func(r replay.RunResult) string { return r.CampaignID })
 		})
 		must.Equal(t, strings.Join(pages.BothWays(t, "results"), " "), want, filter)
 	}
-	refused(t, storetest.No(f.Runs.Results(f.Ctx, outbox.ResultFilter{RunID: 99})), outbox.ErrNotFound)
-	refused(t, storetest.No(f.Runs.Log(f.Ctx, 99, "", 0)), outbox.ErrNotFound)
-	refused(t, storetest.No(f.Runs.ResultOf(f.Ctx, run.ID, "nowhere")), outbox.ErrNotFound, "no result")
+	refused(t, storetest.No(f.Runs.Results(f.Ctx, replay.ResultFilter{RunID: 99})), event.ErrNotFound)
+	refused(t, storetest.No(f.Runs.Log(f.Ctx, 99, "", 0)), event.ErrNotFound)
+	refused(t, storetest.No(f.Runs.ResultOf(f.Ctx, run.ID, "nowhere")), event.ErrNotFound, "no result")
 }
 
 func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
@@ -208,11 +210,11 @@ func TestPruneRuns_keepsWhatWentWrongAndTheLatest(t *testing.T) {
 	for range 12 {
 		f.StartRun(enginetest.Everything)
 		l := f.ClaimRun(one)
-		f.ReportRun(l, 2, result("a", outbox.OutcomeMatch, 1), result("b", outbox.OutcomeDrift, 1))
-		f.FinishRun(l, outbox.RunCompleted, "")
+		f.ReportRun(l, 2, result("a", replay.OutcomeMatch, 1), result("b", replay.OutcomeDrift, 1))
+		f.FinishRun(l, replay.RunCompleted, "")
 	}
 	active := f.StartRun(enginetest.Rebuild("a"))
-	f.ReportRun(f.ClaimRun(one), 1, result("a", outbox.OutcomeMatch, 1))
+	f.ReportRun(f.ClaimRun(one), 1, result("a", replay.OutcomeMatch, 1))
 	for range 2 { // a run at a time
 		more, err := f.Runs.Prune(f.Ctx)
 		must.Hold(t, err == nil && more, "more %v (%v)", more, err)
@@ -278,7 +280,7 @@ delete from rooms where campaign_id = :campaign_id and id = :payload.id;
 `
 
 // explain explains the only failure of an event, as readers of a page get it.
-func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) outbox.ExplainedFailure {
+func explain(tb testing.TB, b *enginetest.Engine, campaign string, seq int64) projection.ExplainedFailure {
 	x := must.Get(runs.Explain(tb.Context(), b.Queue, b.Set, redact.Of(redact.Builtin()), campaign, seq)).Or(tb)
 	must.Need(tb, len(x.Failures) == 1, "%d failures are explained: %+v", len(x.Failures), x)
 	return redact.Shown(redact.Builtin(), x).Failures[0]
@@ -340,7 +342,7 @@ func TestExplain_everyKindOfConstraint(t *testing.T) {
 	}
 }
 
-func fields(row *outbox.ExistingRow) string {
+func fields(row *projection.ExistingRow) string {
 	if row == nil {
 		return ""
 	}
@@ -353,7 +355,7 @@ func fields(row *outbox.ExistingRow) string {
 	return strings.Join(all, " ")
 }
 
-func refusedValues(f outbox.ExplainedFailure) string {
+func refusedValues(f projection.ExplainedFailure) string {
 	var all []string
 	for _, v := range f.Statement.Values {
 		if v.Refused {
@@ -368,7 +370,7 @@ func mustJSON(tb testing.TB, v any) string { return string(must.Get(json.Marshal
 func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 	b := enginetest.Own(t, []string{seats}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"ana"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","user":"bo"}`), enginetest.Noted("a"))
-	of := func(definition string) outbox.ExplainedFailure {
+	of := func(definition string) projection.ExplainedFailure {
 		dialect := "sqlite"
 		if b.OnPostgres() {
 			dialect = "postgres"
@@ -391,7 +393,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 		must.Equal(t, len(must.Get(runs.Explain(t.Context(), b.Queue, b.Set, redact.Of(redact.Builtin()), "a", seq)).Or(t).Failures), 0, "event", seq, "has not failed")
 	}
 	_, err := runs.Explain(t.Context(), b.Queue, b.Set, redact.Of(redact.Builtin()), "a", 9)
-	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "a missing event: %v", err)
+	must.Hold(t, errors.Is(err, event.ErrNotFound), "a missing event: %v", err)
 	b.ExecProjections(`drop table seats`)
 	f = explain(t, b, "a", 2)
 	must.Hold(t, f.Statement != nil && f.Existing == nil && f.Reason != "", "without the table: %+v", f)
@@ -400,7 +402,7 @@ func TestExplain_saysWhatItCannotExplain(t *testing.T) {
 func TestExplain_valuesOfTheWrongTypeAndDeletedParents(t *testing.T) {
 	b := enginetest.Own(t, []string{seats}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.EventOf("a", "room.opened", `{"id":"r"}`), enginetest.EventOf("a", "seat.taken", `{"id":"1","room":"r","user":"ana"}`), enginetest.EventOf("a", "room.closed", `{"id":"r"}`))
-	if f := explain(t, b, "a", 3); f.Constraint == nil || f.Constraint.Kind != outbox.ConstraintForeign || !strings.Contains(f.Reason, "others refer to") {
+	if f := explain(t, b, "a", 3); f.Constraint == nil || f.Constraint.Kind != projection.ConstraintForeign || !strings.Contains(f.Reason, "others refer to") {
 		t.Errorf("deleting a parent: %+v", f)
 	}
 	if !b.OnPostgres() {

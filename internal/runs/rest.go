@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // RestOn refuses an operation that is to rest on a rehearsal that did not run with what is loaded; 0 is
-// none. A missing run, or one of another kind, is outbox.ErrNotFound.
-func (rs *Runs) RestOn(ctx context.Context, id int64, loaded []outbox.ProjectionInfo) error {
+// none. A missing run, or one of another kind, is event.ErrNotFound.
+func (rs *Runs) RestOn(ctx context.Context, id int64, loaded []campaign.ProjectionInfo) error {
 	if id == 0 {
 		return nil
 	}
@@ -21,17 +23,17 @@ func (rs *Runs) RestOn(ctx context.Context, id int64, loaded []outbox.Projection
 	case err != nil || d.Loaded:
 		return err
 	case d.Outdated():
-		return outbox.Conflict("rehearsal %d %s", id, d.Others[0].Ran())
+		return event.Conflict("rehearsal %d %s", id, d.Others[0].Ran())
 	}
-	return outbox.Conflict("the files of rehearsal %d are not loaded yet; load them and restart first", id)
+	return event.Conflict("the files of rehearsal %d are not loaded yet; load them and restart first", id)
 }
 
 // rehearsedAmong is how many of the latest rehearsals are looked at for those with the loaded files.
 const rehearsedAmong = 5
 
 // ofLoaded returns the recent rehearsals that ran with the files that are loaded, the latest first.
-func (rs *Runs) ofLoaded(ctx context.Context, loaded []outbox.ProjectionInfo) (all []outbox.FixRehearsal, err error) {
-	recent, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunRehearse, Status: outbox.RunCompleted, Limit: rehearsedAmong})
+func (rs *Runs) ofLoaded(ctx context.Context, loaded []campaign.ProjectionInfo) (all []replay.FixRehearsal, err error) {
+	recent, err := rs.List(ctx, replay.RunFilter{Kind: replay.RunRehearse, Status: replay.RunCompleted, Limit: rehearsedAmong})
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +62,19 @@ where r.run_id = $1
 
 // triedHeads counts the dead heads that a rehearsal tried and that were not retried since, by
 // fingerprint.
-func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]outbox.HeadsTried, error) {
-	heads := map[string]outbox.HeadsTried{}
+func (rs *Runs) triedHeads(ctx context.Context, run replay.Run) (map[string]campaign.HeadsTried, error) {
+	heads := map[string]campaign.HeadsTried{}
 	err := rs.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var outcome, fingerprint string
 			var seq int64
-			var at outbox.Rehearsed
+			var at replay.Rehearsed
 			err := row.Scan(sqldb.ScanJSON(&at), &outcome, &seq, &fingerprint)
 			n := heads[fingerprint]
 			switch {
 			case at.Head != seq:
 				return err
-			case outcome == outbox.OutcomeReplayed:
+			case outcome == replay.OutcomeReplayed:
 				n.Passed++
 			case at.FailedSeq > at.Head:
 				n.Later++
@@ -89,12 +91,12 @@ func (rs *Runs) triedHeads(ctx context.Context, run outbox.Run) (map[string]outb
 // rehearsed is a rehearsal that ran with the files that are loaded, and what became of the dead heads
 // that it tried, by fingerprint.
 type rehearsed struct {
-	outbox.FixRehearsal
-	heads map[string]outbox.HeadsTried
+	replay.FixRehearsal
+	heads map[string]campaign.HeadsTried
 }
 
 // rehearsed returns the recent rehearsals that ran with the files that are loaded, the latest first.
-func (rs *Runs) rehearsed(ctx context.Context, loaded []outbox.ProjectionInfo) ([]rehearsed, error) {
+func (rs *Runs) rehearsed(ctx context.Context, loaded []campaign.ProjectionInfo) ([]rehearsed, error) {
 	recent, err := rs.ofLoaded(ctx, loaded)
 	all := make([]rehearsed, len(recent))
 	for i, d := range recent {
@@ -108,7 +110,7 @@ func (rs *Runs) rehearsed(ctx context.Context, loaded []outbox.ProjectionInfo) (
 
 // ofMost returns the rehearsal that tried most of the campaigns that a cause blocks, the latest of
 // several, and what became of them; nil if none tried any.
-func ofMost(all []rehearsed, fingerprint string) (d *outbox.FixRehearsal, heads outbox.HeadsTried) {
+func ofMost(all []rehearsed, fingerprint string) (d *replay.FixRehearsal, heads campaign.HeadsTried) {
 	for i := range all {
 		if n := all[i].heads[fingerprint]; n.All() > heads.All() {
 			d, heads = &all[i].FixRehearsal, n
@@ -119,7 +121,7 @@ func ofMost(all []rehearsed, fingerprint string) (d *outbox.FixRehearsal, heads 
 
 // RehearsalOf returns a recent rehearsal that ran with the files that are loaded and tried campaigns
 // which a cause blocks; nil if there is none.
-func (rs *Runs) RehearsalOf(ctx context.Context, fingerprint string, loaded []outbox.ProjectionInfo) (*outbox.FixRehearsal, error) {
+func (rs *Runs) RehearsalOf(ctx context.Context, fingerprint string, loaded []campaign.ProjectionInfo) (*replay.FixRehearsal, error) {
 	all, err := rs.rehearsed(ctx, loaded)
 	d, _ := ofMost(all, fingerprint)
 	return d, err
@@ -127,8 +129,8 @@ func (rs *Runs) RehearsalOf(ctx context.Context, fingerprint string, loaded []ou
 
 // RestOnRehearsals adds to errors of which nothing was retried with the loaded files what a rehearsal
 // of these files showed.
-func (rs *Runs) RestOnRehearsals(ctx context.Context, groups []outbox.AssessedGroup, loaded []outbox.ProjectionInfo) error {
-	if !slices.ContainsFunc(groups, outbox.AssessedGroup.Untried) {
+func (rs *Runs) RestOnRehearsals(ctx context.Context, groups []campaign.AssessedGroup, loaded []campaign.ProjectionInfo) error {
+	if !slices.ContainsFunc(groups, campaign.AssessedGroup.Untried) {
 		return nil
 	}
 	all, err := rs.rehearsed(ctx, loaded)
@@ -152,8 +154,8 @@ order by campaign_id`
 // QuarantinesPassed says, by projection, which recent rehearsal that ran with the files that are loaded
 // passed most campaigns in which a projection is quarantined still, the latest of several. It counts no
 // campaign in which the event failed again since.
-func (rs *Runs) QuarantinesPassed(ctx context.Context, loaded []outbox.ProjectionInfo) (map[string]outbox.QuarantinePassed, error) {
-	best := map[string]outbox.QuarantinePassed{}
+func (rs *Runs) QuarantinesPassed(ctx context.Context, loaded []campaign.ProjectionInfo) (map[string]replay.QuarantinePassed, error) {
+	best := map[string]replay.QuarantinePassed{}
 	all, err := rs.ofLoaded(ctx, loaded)
 	for _, d := range all {
 		if err != nil || d.Tried.Replayed == 0 {
@@ -163,7 +165,7 @@ func (rs *Runs) QuarantinesPassed(ctx context.Context, loaded []outbox.Projectio
 		passed, err = rs.quarantinesPassed(ctx, d.Run)
 		for name, n := range passed {
 			if n > best[name].Campaigns {
-				best[name] = outbox.QuarantinePassed{Rehearsal: d.Run.ID, Campaigns: n}
+				best[name] = replay.QuarantinePassed{Rehearsal: d.Run.ID, Campaigns: n}
 			}
 		}
 	}
@@ -172,16 +174,16 @@ func (rs *Runs) QuarantinesPassed(ctx context.Context, loaded []outbox.Projectio
 
 // quarantinesPassed counts the campaigns of a rehearsal in which a projection would pass the event at
 // which it is quarantined still, by projection.
-func (rs *Runs) quarantinesPassed(ctx context.Context, run outbox.Run) (map[string]int64, error) {
+func (rs *Runs) quarantinesPassed(ctx context.Context, run replay.Run) (map[string]int64, error) {
 	var spans []readmodel.Span
 	var projections []string
 	err := rs.read(ctx, func(t *tx) error {
 		return t.Each(func(row sqldb.Row) error {
 			var campaign string
-			var at outbox.Rehearsed
+			var at replay.Rehearsed
 			err := row.Scan(&campaign, sqldb.ScanJSON(&at))
 			if at.Quarantined != "" {
-				at.Also = append(at.Also, outbox.TriedQuarantine{Projection: at.Quarantined, Head: at.Head})
+				at.Also = append(at.Also, replay.TriedQuarantine{Projection: at.Quarantined, Head: at.Head})
 			}
 			for _, q := range at.Also {
 				spans, projections = append(spans, readmodel.Span{CampaignID: campaign, From: q.Head, To: q.Head}), append(projections, q.Projection)

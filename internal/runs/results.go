@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -13,8 +15,8 @@ const resultColumns = `campaign_id, outcome, seq, events, full_digest, projectio
 
 const selectResults = "\nselect " + resultColumns + "\nfrom run_results"
 
-func scanResult(row sqldb.Row) (outbox.RunResult, error) {
-	var r outbox.RunResult
+func scanResult(row sqldb.Row) (replay.RunResult, error) {
+	var r replay.RunResult
 	err := row.Scan(&r.CampaignID, &r.Outcome, &r.Seq, &r.Events, &r.Full, sqldb.ScanJSON(&r.Projections), &r.Error, sqldb.ScanTime(&r.At), sqldb.ScanJSON(&r.Rehearsed))
 	if err != nil {
 		return r, fmt.Errorf("result of campaign %q: %w", r.CampaignID, err)
@@ -28,7 +30,7 @@ func scanResult(row sqldb.Row) (outbox.RunResult, error) {
 }
 
 // scanResultBriefly is scanResult without the samples of the comparisons, which are nil.
-func scanResultBriefly(row sqldb.Row) (outbox.RunResult, error) {
+func scanResultBriefly(row sqldb.Row) (replay.RunResult, error) {
 	r, err := scanResult(row)
 	for i := range r.Projections {
 		if c := r.Projections[i].Comparison; c != nil {
@@ -53,12 +55,12 @@ order by campaign_id{desc}
 limit $4`)
 )
 
-// Results pages through the results of a run by campaign. A missing run is outbox.ErrNotFound.
-func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page[outbox.RunResult], error) {
-	l := &sqldb.List[outbox.RunResult]{
+// Results pages through the results of a run by campaign. A missing run is event.ErrNotFound.
+func (rs *Runs) Results(ctx context.Context, f replay.ResultFilter) (event.Page[replay.RunResult], error) {
+	l := &sqldb.List[replay.RunResult]{
 		Name: "run-results", Query: resultsAll, Args: []any{f.RunID}, Scan: scanResultBriefly,
 		Low: []any{""}, High: []any{sqldb.BeyondTexts},
-		Key: func(r outbox.RunResult) []any { return []any{r.CampaignID} },
+		Key: func(r replay.RunResult) []any { return []any{r.CampaignID} },
 	}
 	if f.Samples {
 		l.Scan = scanResult
@@ -69,9 +71,9 @@ func (rs *Runs) Results(ctx context.Context, f outbox.ResultFilter) (outbox.Page
 	return pageOfRun(ctx, rs, f.RunID, fmt.Sprintf("list the results of run %d", f.RunID), l, f.Cursor, f.Limit)
 }
 
-// pageOfRun reads a page of a list of a run. A missing run is outbox.ErrNotFound.
-func pageOfRun[T any](ctx context.Context, rs *Runs, id int64, what string, l *sqldb.List[T], cursor string, limit int) (outbox.Page[T], error) {
-	return reading(ctx, rs, what, func(t *tx) (page outbox.Page[T], err error) {
+// pageOfRun reads a page of a list of a run. A missing run is event.ErrNotFound.
+func pageOfRun[T any](ctx context.Context, rs *Runs, id int64, what string, l *sqldb.List[T], cursor string, limit int) (event.Page[T], error) {
+	return reading(ctx, rs, what, func(t *tx) (page event.Page[T], err error) {
 		if _, err = t.existingRun(id); err != nil {
 			return page, err
 		}
@@ -81,17 +83,17 @@ func pageOfRun[T any](ctx context.Context, rs *Runs, id int64, what string, l *s
 
 // RebuildOf is a rebuild of what a verify found to differ, and of no more: of the first MaxRunCampaigns
 // campaigns if there are more and others do not differ.
-func (rs *Runs) RebuildOf(ctx context.Context, verify int64) (o outbox.RunRequest, err error) {
+func (rs *Runs) RebuildOf(ctx context.Context, verify int64) (o replay.RunRequest, err error) {
 	run, err := rs.Get(ctx, verify)
-	o.Kind = outbox.RunRebuild
-	f := outbox.ResultFilter{RunID: verify, Outcome: outbox.OutcomeDrift, Limit: outbox.MaxPage}
-	for more := true; more && err == nil && len(o.Campaigns) < outbox.MaxRunCampaigns; {
-		var page outbox.Page[outbox.RunResult]
+	o.Kind = replay.RunRebuild
+	f := replay.ResultFilter{RunID: verify, Outcome: replay.OutcomeDrift, Limit: event.MaxPage}
+	for more := true; more && err == nil && len(o.Campaigns) < event.MaxRunCampaigns; {
+		var page event.Page[replay.RunResult]
 		page, err = rs.Results(ctx, f)
 		for _, r := range page.Items {
 			o.Campaigns = append(o.Campaigns, r.CampaignID)
 			for _, p := range r.Projections {
-				if p.Verdict == outbox.VerdictDrift && !slices.Contains(o.Projections, p.Projection) {
+				if p.Verdict == campaign.VerdictDrift && !slices.Contains(o.Projections, p.Projection) {
 					o.Projections = append(o.Projections, p.Projection)
 				}
 			}
@@ -102,7 +104,7 @@ func (rs *Runs) RebuildOf(ctx context.Context, verify int64) (o outbox.RunReques
 	}
 	if run.AllDrifted() {
 		o.All = true
-		if o.Campaigns = nil; run.Counts.Drifted > outbox.MaxRunCampaigns {
+		if o.Campaigns = nil; run.Counts.Drifted > event.MaxRunCampaigns {
 			o.Projections = run.Projections
 		}
 	}
@@ -113,21 +115,21 @@ const selectResult = selectResults + `
 where run_id = $1
   and campaign_id = $2`
 
-func (t *tx) runResult(id int64, campaign string) (result outbox.RunResult, found bool, err error) {
+func (t *tx) runResult(id int64, campaign string) (result replay.RunResult, found bool, err error) {
 	result, found, err = sqldb.First(t, scanResult, selectResult, id, campaign)
 	return result, found, sqldb.Wrapf(err, "read the result of run %d in campaign %q", id, campaign)
 }
 
 // ResultOf reads the result of one campaign of a run, with samples. A missing one is
-// outbox.ErrNotFound.
-func (rs *Runs) ResultOf(ctx context.Context, id int64, campaign string) (outbox.RunResult, error) {
-	return reading(ctx, rs, "", func(t *tx) (outbox.RunResult, error) {
+// event.ErrNotFound.
+func (rs *Runs) ResultOf(ctx context.Context, id int64, campaign string) (replay.RunResult, error) {
+	return reading(ctx, rs, "", func(t *tx) (replay.RunResult, error) {
 		if _, err := t.existingRun(id); err != nil {
-			return outbox.RunResult{}, err
+			return replay.RunResult{}, err
 		}
 		result, found, err := t.runResult(id, campaign)
 		if err == nil && !found {
-			err = outbox.NotFound("run %d has no result for campaign %q", id, campaign)
+			err = event.NotFound("run %d has no result for campaign %q", id, campaign)
 		}
 		return result, err
 	})
@@ -141,18 +143,18 @@ where id {>} $1
 order by id{desc}
 limit $3`)
 
-func scanLine(row sqldb.Row) (line outbox.RunLine, err error) {
+func scanLine(row sqldb.Row) (line replay.RunLine, err error) {
 	err = row.Scan(&line.ID, sqldb.ScanTime(&line.At), &line.CampaignID, &line.Text)
 	return line, err
 }
 
 // Log pages through the log of a run, newest first, limit lines at a time: 0 means 50, at most 200.
-// A missing run is outbox.ErrNotFound.
-func (rs *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (outbox.Page[outbox.RunLine], error) {
-	l := &sqldb.List[outbox.RunLine]{
+// A missing run is event.ErrNotFound.
+func (rs *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (event.Page[replay.RunLine], error) {
+	l := &sqldb.List[replay.RunLine]{
 		Name: "run-log", Query: runLines, Args: []any{id}, Scan: scanLine, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(line outbox.RunLine) []any { return []any{line.ID} },
+		Key: func(line replay.RunLine) []any { return []any{line.ID} },
 	}
 	return pageOfRun(ctx, rs, id, fmt.Sprintf("read the log of run %d", id), l, cursor, limit)
 }

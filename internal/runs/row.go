@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // runRow is a row of runs as this package's statements use it. Every change is a locked read,
 // change and save in one transaction.
 type runRow struct {
-	outbox.Run
+	replay.Run
 	owner   string
 	epoch   int64 // the fencing number; it only grows
 	expires int64
@@ -49,17 +52,17 @@ func scanRunRow(row sqldb.Row) (*runRow, error) {
 func (r *runRow) leased(now int64) bool { return r.owner != "" && r.expires > now }
 
 // view returns the run as callers see it.
-func (r *runRow) view(now int64) outbox.Run {
+func (r *runRow) view(now int64) replay.Run {
 	run := r.Run
 	if r.owner != "" {
-		run.Lease = &outbox.Lease{Owner: r.owner, Epoch: r.epoch, ExpiresAt: sqldb.At(r.expires)}
+		run.Lease = &campaign.Lease{Owner: r.owner, Epoch: r.epoch, ExpiresAt: sqldb.At(r.expires)}
 	}
 	for _, versions := range []*map[string]string{&run.Digests, &run.Before, &run.With} {
 		if *versions == nil {
 			*versions = map[string]string{}
 		}
 	}
-	if run.Status != outbox.RunRunning || !r.leased(now) || run.Silent(sqldb.At(now)) {
+	if run.Status != replay.RunRunning || !r.leased(now) || run.Silent(sqldb.At(now)) {
 		return run
 	}
 	run.EventsPerSecond = r.pace
@@ -71,11 +74,11 @@ func (r *runRow) view(now int64) outbox.Run {
 }
 
 // scanRun returns a scan function for lists, with runs as of the given time.
-func scanRun(now int64) func(sqldb.Row) (outbox.Run, error) {
-	return func(row sqldb.Row) (outbox.Run, error) {
+func scanRun(now int64) func(sqldb.Row) (replay.Run, error) {
+	return func(row sqldb.Row) (replay.Run, error) {
 		r, err := scanRunRow(row)
 		if err != nil {
-			return outbox.Run{}, err
+			return replay.Run{}, err
 		}
 		return r.view(now), nil
 	}
@@ -85,11 +88,11 @@ const selectRun = selectRuns + `
 where id = $1`
 
 // existingRun reads a run and locks it for a change in this transaction. A missing one is
-// outbox.ErrNotFound.
+// event.ErrNotFound.
 func (t *tx) existingRun(id int64) (*runRow, error) {
 	r, found, err := sqldb.First(t, scanRunRow, selectRun+t.ForUpdate, id)
 	if err == nil && !found {
-		return nil, outbox.NotFound("there is no run %d", id)
+		return nil, event.NotFound("there is no run %d", id)
 	}
 	return r, sqldb.Wrapf(err, "read run %d", id)
 }
@@ -113,14 +116,14 @@ func (t *tx) saveRun(r *runRow, now int64) error {
 }
 
 // endRun ends an active run: it releases its lease and its scope.
-func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64) error {
+func (t *tx) endRun(r *runRow, status replay.RunStatus, reason string, now int64) error {
 	when := sqldb.At(now)
 	r.Status, r.Error, r.FinishedAt = status, reason, &when
 	r.owner, r.expires, r.pace = "", 0, 0
-	if judges := r.Kind == outbox.RunVerify || r.Kind == outbox.RunRebuild; judges && r.Counts.Drifted > 0 {
-		r.Verdict = outbox.VerdictDrift
-	} else if judges && status == outbox.RunCompleted && r.Counts.NotCompared == 0 && r.Campaigns.Done > 0 {
-		r.Verdict = outbox.VerdictMatch
+	if judges := r.Kind == replay.RunVerify || r.Kind == replay.RunRebuild; judges && r.Counts.Drifted > 0 {
+		r.Verdict = campaign.VerdictDrift
+	} else if judges && status == replay.RunCompleted && r.Counts.NotCompared == 0 && r.Campaigns.Done > 0 {
+		r.Verdict = campaign.VerdictMatch
 	}
 	if err := t.digestsOfRun(r); err != nil {
 		return err
@@ -134,11 +137,11 @@ func (t *tx) endRun(r *runRow, status outbox.RunStatus, reason string, now int64
 // digestsOfRun sets the digests of a run over one campaign from its result. If nothing was
 // compared, since the live rows are of another event, it has no verdict.
 func (t *tx) digestsOfRun(r *runRow) error {
-	if r.CampaignID == "" || r.Kind == outbox.RunRehearse {
+	if r.CampaignID == "" || r.Kind == replay.RunRehearse {
 		return nil
 	}
 	result, found, err := t.runResult(r.ID, r.CampaignID)
-	if err != nil || !found || result.Outcome == outbox.OutcomeFailed {
+	if err != nil || !found || result.Outcome == replay.OutcomeFailed {
 		return err
 	}
 	r.Seq, r.Digests, r.Before = result.Seq, map[string]string{}, map[string]string{}
@@ -155,10 +158,10 @@ func (t *tx) digestsOfRun(r *runRow) error {
 		}
 	}
 	if len(before) > 0 && len(before) == len(result.Projections) {
-		r.Before[outbox.FullDigest] = outbox.FullDigestOf(before)
+		r.Before[replay.FullDigest] = projection.FullDigestOf(before)
 	}
 	if result.Full != "" {
-		r.Digests[outbox.FullDigest] = result.Full
+		r.Digests[replay.FullDigest] = result.Full
 	}
 	if r.UntilSeq > 0 && !compared {
 		r.Verdict = ""
@@ -177,12 +180,12 @@ func (rs *Runs) wakeWorker() {
 	}
 }
 
-// Get reads a run. A missing one is outbox.ErrNotFound.
-func (rs *Runs) Get(ctx context.Context, id int64) (outbox.Run, error) {
-	return reading(ctx, rs, "", func(t *tx) (outbox.Run, error) {
+// Get reads a run. A missing one is event.ErrNotFound.
+func (rs *Runs) Get(ctx context.Context, id int64) (replay.Run, error) {
+	return reading(ctx, rs, "", func(t *tx) (replay.Run, error) {
 		r, err := t.existingRun(id)
 		if err != nil {
-			return outbox.Run{}, err
+			return replay.Run{}, err
 		}
 		return r.view(rs.core.Now()), nil
 	})
@@ -203,13 +206,13 @@ order by id{desc}
 limit $5`)
 
 // List pages through runs, newest first.
-func (rs *Runs) List(ctx context.Context, f outbox.RunFilter) (outbox.Page[outbox.Run], error) {
-	l := &sqldb.List[outbox.Run]{
+func (rs *Runs) List(ctx context.Context, f replay.RunFilter) (event.Page[replay.Run], error) {
+	l := &sqldb.List[replay.Run]{
 		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(rs.core.Now()), Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(r outbox.Run) []any { return []any{r.ID} },
+		Key: func(r replay.Run) []any { return []any{r.ID} },
 	}
-	return reading(ctx, rs, "list runs", func(t *tx) (outbox.Page[outbox.Run], error) { return l.Page(t, f.Cursor, f.Limit) })
+	return reading(ctx, rs, "list runs", func(t *tx) (event.Page[replay.Run], error) { return l.Page(t, f.Cursor, f.Limit) })
 }
 
 // verifiedAmong is how many of the latest verifies LastVerified looks at.
@@ -217,13 +220,13 @@ const verifiedAmong = 10
 
 // LastVerified returns the last verify that compared all campaigns that there were, in all loaded
 // projections, to their end; nil if none of the latest did.
-func (rs *Runs) LastVerified(ctx context.Context, loaded []outbox.ProjectionInfo) (*outbox.Run, error) {
-	latest, err := rs.List(ctx, outbox.RunFilter{Kind: outbox.RunVerify, Status: outbox.RunCompleted, Limit: verifiedAmong})
+func (rs *Runs) LastVerified(ctx context.Context, loaded []campaign.ProjectionInfo) (*replay.Run, error) {
+	latest, err := rs.List(ctx, replay.RunFilter{Kind: replay.RunVerify, Status: replay.RunCompleted, Limit: verifiedAmong})
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range latest.Items {
-		missing := func(p outbox.ProjectionInfo) bool { return !slices.Contains(r.Projections, p.Name) }
+		missing := func(p campaign.ProjectionInfo) bool { return !slices.Contains(r.Projections, p.Name) }
 		if r.All && r.OfLoaded() && r.Campaigns.Done > 0 && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
 			return &r, nil
 		}
@@ -240,16 +243,16 @@ order by id
 limit $1`
 
 // Active lists the runs that have not ended, oldest first, at most 50.
-func (rs *Runs) Active(ctx context.Context) ([]outbox.Run, error) {
-	return reading(ctx, rs, "list active runs", func(t *tx) ([]outbox.Run, error) {
+func (rs *Runs) Active(ctx context.Context) ([]replay.Run, error) {
+	return reading(ctx, rs, "list active runs", func(t *tx) ([]replay.Run, error) {
 		return sqldb.All(t, scanRun(rs.core.Now()), selectActive, activeShown)
 	})
 }
 
 // Tallies counts the runs by kind and status.
-func (rs *Runs) Tallies(ctx context.Context) ([]outbox.RunTally, error) {
-	return reading(ctx, rs, "count runs", func(t *tx) ([]outbox.RunTally, error) {
-		return sqldb.All(t, func(row sqldb.Row) (n outbox.RunTally, err error) {
+func (rs *Runs) Tallies(ctx context.Context) ([]replay.RunTally, error) {
+	return reading(ctx, rs, "count runs", func(t *tx) ([]replay.RunTally, error) {
+		return sqldb.All(t, func(row sqldb.Row) (n replay.RunTally, err error) {
 			err = row.Scan(&n.Kind, &n.Status, &n.Runs)
 			return n, err
 		}, `select kind, status, count(*) from runs group by kind, status`)

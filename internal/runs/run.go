@@ -10,9 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 const (
@@ -59,7 +61,7 @@ func (w *Worker) Work(ctx context.Context) {
 	for range workerLoops {
 		run("runs", loop.Every(w.PollInterval), w.Runs.started, w.Step)
 	}
-	if w.VerifyEvery > 0 && w.Runs.core.Mode() != outbox.ModeShadow {
+	if w.VerifyEvery > 0 && w.Runs.core.Mode() != campaign.ModeShadow {
 		run("verify", loop.Every(w.VerifyEvery), nil, loop.ExceptFirst(w.verifyNext()))
 	}
 	run("prune", loop.Every(pruneInterval), nil, loop.ExceptFirst(w.Runs.Prune))
@@ -77,7 +79,7 @@ func (w *Worker) Step(ctx context.Context) (bool, error) {
 }
 
 func (w *Worker) runner(lease Lease) *runner {
-	return &runner{worker: w, lease: lease, active: make(map[string]int64), doing: make(map[string]string), results: make(chan outbox.RunResult, runResults),
+	return &runner{worker: w, lease: lease, active: make(map[string]int64), doing: make(map[string]string), results: make(chan replay.RunResult, runResults),
 		done: lease.Run.Events.Done, failed: lease.Run.FailedCampaigns()}
 }
 
@@ -91,14 +93,14 @@ type runner struct {
 	asked   rehearsalRow    // of a run that replays with other files than the loaded ones
 	set     *projection.Set // that it replays with
 	rate    *allowance      // of the run; nil without a limit
-	results chan outbox.RunResult
+	results chan replay.RunResult
 
 	mu     sync.Mutex
 	active map[string]int64  // seqs of the campaigns in progress
 	doing  map[string]string // what is being done with them
 	done   int64             // events of completed campaigns
 	failed int64             // failed campaigns
-	lines  []outbox.RunLine
+	lines  []replay.RunLine
 
 	reported struct { // at the last report, for the rate
 		at     time.Time
@@ -120,7 +122,7 @@ func (r *runner) run(ctx context.Context) error {
 	var unsaved error
 	reporting.Go(func() { unsaved = r.saveResults(working, stop) })
 	work := r.work
-	if r.lease.Run.Kind == outbox.RunRehearse {
+	if r.lease.Run.Kind == replay.RunRehearse {
 		work = r.rehearse
 	}
 	err := r.readChanged(working)
@@ -146,7 +148,7 @@ func (r *runner) readChanged(ctx context.Context) error {
 	switch {
 	case err != nil:
 	case len(r.asked.files) == 0:
-		err = outbox.Conflict("the files of run %d have been deleted; start a new one", run.ID)
+		err = event.Conflict("the files of run %d have been deleted; start a new one", run.ID)
 	default:
 		r.set, _, err = r.worker.Set.Changed(ctx, r.asked.files)
 	}
@@ -237,7 +239,7 @@ func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) err
 		}
 		if err := r.group(ctx, f, group); err != nil {
 			if unlike := f.unlike(ctx, r.lease.Run.Projections, err); unlike != "" {
-				err = outbox.Setup("%s", unlike)
+				err = event.Setup("%s", unlike)
 			}
 			return err
 		}
@@ -250,7 +252,7 @@ func (r *runner) replayGroups(ctx context.Context, groups <-chan []Campaign) err
 
 // makeMissing makes missing tables of projections whose rows the run is to make.
 func (r *runner) makeMissing(ctx context.Context, f *Replayer) error {
-	if r.lease.Run.Kind == outbox.RunVerify {
+	if r.lease.Run.Kind == replay.RunVerify {
 		return nil
 	}
 	if table, _ := f.missing(ctx, r.lease.Run.Projections); table == "" {
@@ -262,19 +264,19 @@ func (r *runner) makeMissing(ctx context.Context, f *Replayer) error {
 // group executes the run's kind on some campaigns.
 func (r *runner) group(ctx context.Context, f *Replayer, group []Campaign) error {
 	switch r.lease.Run.Kind {
-	case outbox.RunRebuild:
+	case replay.RunRebuild:
 		return r.rebuild(ctx, f, group)
-	case outbox.RunReplay:
-		return r.each(group, func(c Campaign) (outbox.RunResult, error) { return r.replay(ctx, f, c) })
+	case replay.RunReplay:
+		return r.each(group, func(c Campaign) (replay.RunResult, error) { return r.replay(ctx, f, c) })
 	default:
-		return r.each(group, func(c Campaign) (outbox.RunResult, error) {
+		return r.each(group, func(c Campaign) (replay.RunResult, error) {
 			return f.Verify(ctx, c.CampaignID, r.lease.Run.UntilSeq, r.lease.Run.Projections...)
 		})
 	}
 }
 
 // each calls do for each campaign in turn.
-func (r *runner) each(group []Campaign, do func(Campaign) (outbox.RunResult, error)) error {
+func (r *runner) each(group []Campaign, do func(Campaign) (replay.RunResult, error)) error {
 	for _, c := range group {
 		result, err := do(c)
 		if err != nil {
@@ -285,11 +287,11 @@ func (r *runner) each(group []Campaign, do func(Campaign) (outbox.RunResult, err
 	return nil
 }
 
-func (r *runner) report(c Campaign, result outbox.RunResult) {
+func (r *runner) report(c Campaign, result replay.RunResult) {
 	result.CampaignID, result.Events, result.At = c.CampaignID, c.HighWaterSeq, time.Now().UTC()
 	if until := r.lease.Run.UntilSeq; until > 0 {
 		result.Events = min(until, result.Events)
-	} else if r.lease.Run.Kind != outbox.RunReplay {
+	} else if r.lease.Run.Kind != replay.RunReplay {
 		result.Events = min(c.AppliedSeq, result.Events)
 	}
 	r.results <- result // a completed campaign is recorded, whatever ends the run
@@ -299,7 +301,7 @@ func (r *runner) report(c Campaign, result outbox.RunResult) {
 func (r *runner) log(campaign, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lines = append(r.lines, outbox.RunLine{At: time.Now().UTC(), CampaignID: campaign, Text: fmt.Sprintf(format, args...)})
+	r.lines = append(r.lines, replay.RunLine{At: time.Now().UTC(), CampaignID: campaign, Text: fmt.Sprintf(format, args...)})
 }
 
 // say notes what is being done with a campaign.
@@ -319,7 +321,7 @@ func (r *runner) sayStill(now time.Time, events int64) {
 	}
 	r.reported.moved = now
 	for _, campaign := range slices.Sorted(maps.Keys(r.doing)) {
-		r.lines = append(r.lines, outbox.RunLine{At: now.UTC(), CampaignID: campaign, Text: r.doing[campaign]})
+		r.lines = append(r.lines, replay.RunLine{At: now.UTC(), CampaignID: campaign, Text: r.doing[campaign]})
 	}
 }
 
@@ -328,17 +330,17 @@ func (r *runner) sayStill(now time.Time, events int64) {
 func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) error {
 	tick := time.NewTicker(runReport)
 	defer tick.Stop()
-	var results []outbox.RunResult
+	var results []replay.RunResult
 	send := func() error {
 		status, err := r.send(context.WithoutCancel(ctx), results)
 		switch {
-		case errors.Is(err, outbox.ErrLeaseLost):
+		case errors.Is(err, event.ErrLeaseLost):
 			results = nil
 			stop(errRunLost)
 		case err != nil:
 			r.worker.Logger.Warn("the progress of a run could not be saved; retrying", "run", r.lease.Run.ID, "error", err)
 			return err
-		case status == outbox.RunCancelling:
+		case status == replay.RunCancelling:
 			stop(errRunCancelled)
 			fallthrough
 		default:
@@ -362,8 +364,8 @@ func (r *runner) saveResults(ctx context.Context, stop context.CancelCauseFunc) 
 	}
 }
 
-func (r *runner) count(result outbox.RunResult) {
-	failed := result.Outcome == outbox.OutcomeFailed && r.lease.Run.Kind != outbox.RunRehearse
+func (r *runner) count(result replay.RunResult) {
+	failed := result.Outcome == replay.OutcomeFailed && r.lease.Run.Kind != replay.RunRehearse
 	if failed {
 		r.log(result.CampaignID, "failed: %s", result.Error)
 	}
@@ -377,7 +379,7 @@ func (r *runner) count(result outbox.RunResult) {
 	}
 }
 
-func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.RunStatus, error) {
+func (r *runner) send(ctx context.Context, results []replay.RunResult) (replay.RunStatus, error) {
 	r.mu.Lock()
 	events := r.done
 	for _, seq := range r.active {
@@ -410,26 +412,26 @@ func (r *runner) send(ctx context.Context, results []outbox.RunResult) (outbox.R
 func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error {
 	s, log := r.worker.Runs, r.worker.Logger.With("run", r.lease.Run.ID)
 	switch {
-	case errors.Is(cause, errRunLost) || errors.Is(err, outbox.ErrLeaseLost):
+	case errors.Is(cause, errRunLost) || errors.Is(err, event.ErrLeaseLost):
 		log.Warn("a run was lost to another process")
 		return nil
 	case errors.Is(cause, errRunCancelled):
-		return r.finish(ctx, outbox.RunCancelled, "")
+		return r.finish(ctx, replay.RunCancelled, "")
 	case stopping:
 		return s.Release(ctx, r.lease)
 	case s.core.ReadModel().Away(err):
-		return errors.Join(outbox.ErrBusy, err, s.Release(ctx, r.lease))
+		return errors.Join(event.ErrBusy, err, s.Release(ctx, r.lease))
 	case err != nil:
 		r.log("", "%v", err)
 		_, _ = r.send(ctx, nil)
-		return r.finish(ctx, outbox.RunFailed, explainFault(err))
+		return r.finish(ctx, replay.RunFailed, explainFault(err))
 	case r.failed > 0:
-		return r.finish(ctx, outbox.RunFailed, outbox.Count(int64(r.failed), "campaign failed; see its result and the log", "campaigns failed; see their results and the log"))
+		return r.finish(ctx, replay.RunFailed, event.Count(int64(r.failed), "campaign failed; see its result and the log", "campaigns failed; see their results and the log"))
 	}
 	if err := r.markBuilt(ctx); err != nil {
 		return err
 	}
-	return r.finish(ctx, outbox.RunCompleted, "")
+	return r.finish(ctx, replay.RunCompleted, "")
 }
 
 // markBuilt records that all rows of the projections are those that their current version builds, once
@@ -437,9 +439,9 @@ func (r *runner) end(ctx context.Context, stopping bool, cause, err error) error
 func (r *runner) markBuilt(ctx context.Context) error {
 	run := r.lease.Run
 	switch {
-	case !run.All || !run.OfLoaded() || run.Kind != outbox.RunRebuild && run.Kind != outbox.RunVerify:
+	case !run.All || !run.OfLoaded() || run.Kind != replay.RunRebuild && run.Kind != replay.RunVerify:
 		return nil
-	case run.Kind == outbox.RunVerify:
+	case run.Kind == replay.RunVerify:
 		ended, err := r.worker.Runs.Get(ctx, run.ID)
 		if err != nil {
 			return err
@@ -458,16 +460,16 @@ func (r *runner) markBuilt(ctx context.Context) error {
 
 // explainFault returns the sentence about an error that ended a run.
 func explainFault(err error) string {
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	if errors.As(err, &refusal) {
 		return refusal.Detail
 	}
 	return "internal error; see the log"
 }
 
-func (r *runner) finish(ctx context.Context, status outbox.RunStatus, why string) error {
+func (r *runner) finish(ctx context.Context, status replay.RunStatus, why string) error {
 	run, err := r.worker.Runs.Finish(ctx, r.lease, status, why)
-	if errors.Is(err, outbox.ErrLeaseLost) {
+	if errors.Is(err, event.ErrLeaseLost) {
 		return nil
 	}
 	if err == nil {

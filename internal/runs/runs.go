@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -45,16 +45,16 @@ func New(q *queue.Queue) *Runs {
 
 // prepareHeld reads held projections for a summary. It reads the projections before the journal, as
 // Behind does; it returns nil on an error.
-func (rs *Runs) prepareHeld(ctx context.Context, sum *outbox.Summary) func(*store.Tx, *outbox.Summary) error {
+func (rs *Runs) prepareHeld(ctx context.Context, sum *campaign.Summary) func(*store.Tx, *campaign.Summary) error {
 	var behind []behindCursor
 	var versions map[string]readmodel.Version
 	sum.Held, behind, versions, _ = rs.heldProjections(ctx)
-	return func(t *store.Tx, sum *outbox.Summary) error {
+	return func(t *store.Tx, sum *campaign.Summary) error {
 		loads, err := t.Loads()
 		if err != nil {
 			return err
 		}
-		sum.Installed = make(map[string]outbox.Installed, len(versions))
+		sum.Installed = make(map[string]campaign.Installed, len(versions))
 		for name, v := range versions {
 			v.Loads = loads[name]
 			sum.Installed[name] = v.Installed
@@ -95,7 +95,7 @@ func perform[R any](ctx context.Context, rs *Runs, a *store.Change, change func(
 }
 
 // ClaimCampaigns leases campaigns for the run of a lease; see store.Queue.ClaimForRun. A process that has
-// lost the run gets outbox.ErrLeaseLost.
+// lost the run gets event.ErrLeaseLost.
 func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w queue.Worker, campaigns []string, lease time.Duration) ([]queue.RunClaim, error) {
 	return rs.queue.ClaimForRun(ctx, func(t *store.Tx) error {
 		_, err := (&tx{t}).leasedRun(l)

@@ -12,9 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -24,8 +27,8 @@ func mustMatchJournal(tb testing.TB, b *enginetest.Engine, campaigns ...string) 
 	defer f.Close()
 	for _, id := range campaigns {
 		r := must.Get(f.Verify(context.Background(), id, 0)).Or(tb)
-		behind := slices.ContainsFunc(r.Projections, func(p outbox.ProjectionResult) bool { return p.LeftOut == outbox.CursorBehind })
-		must.Hold(tb, (r.Outcome == outbox.OutcomeMatch || r.Outcome == outbox.OutcomeNotCompared) && !behind, "campaign %q: %s %s %+v", id, r.Outcome, r.Error, r.Projections)
+		behind := slices.ContainsFunc(r.Projections, func(p replay.ProjectionResult) bool { return p.LeftOut == campaign.CursorBehind })
+		must.Hold(tb, (r.Outcome == replay.OutcomeMatch || r.Outcome == replay.OutcomeNotCompared) && !behind, "campaign %q: %s %s %+v", id, r.Outcome, r.Error, r.Projections)
 	}
 }
 
@@ -44,16 +47,16 @@ func TestVerify_tellsARowThatIsWrongAndFromWhichEventOn(t *testing.T) {
 		{"a row that nothing explains", `insert into trail values ('a', 99, 99)`, 0, 0, 1, 0},
 		{"several at once", `insert into trail values ('a', 98, 98); update trail set seq = 0 where campaign_id = 'a' and place in (5, 2)`, 0, 2, 1, 2},
 	} {
-		b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 		b.ExecProjections(tt.statement)
 		run := b.RunToEnd(enginetest.Everything)
-		if run.Verdict != outbox.VerdictDrift || run.Counts.Drifted != 1 || run.Counts.Matched != 1 {
+		if run.Verdict != campaign.VerdictDrift || run.Counts.Drifted != 1 || run.Counts.Matched != 1 {
 			t.Errorf("%s: run %+v", tt.what, run)
 			continue
 		}
-		var got outbox.Comparison
+		var got projection.Comparison
 		for _, p := range b.RunResult(run, "a").Projections {
-			if p.Verdict == outbox.VerdictDrift {
+			if p.Verdict == campaign.VerdictDrift {
 				got = *p.Comparison
 			}
 		}
@@ -94,7 +97,7 @@ where campaign_id = :campaign_id
 		{"update typed set body = null where id = 6", 7},
 		{"delete from keyless where day = '2020-03-06'", 6},
 	} {
-		b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 		b.ExecProjections(tt.statement)
 		p := b.RunResult(b.RunToEnd(enginetest.Everything), "a").Projections[0]
 		must.Hold(t, p.Comparison != nil && p.Comparison.FirstSeq == tt.first, "%s: %+v %s, want event %d", tt.statement, p.Comparison, p.Error, tt.first)
@@ -110,16 +113,16 @@ func TestVerify_replaysOnceMoreToFindTheFirstDivergence(t *testing.T) {
 	defer f.Close()
 	var replayed, stretches int64
 	f.CountReplayed(&replayed, &stretches)
-	verify := func(want string) outbox.RunResult {
+	verify := func(want string) replay.RunResult {
 		replayed, stretches = 0, 0
 		r, err := f.Verify(t.Context(), "a", 0)
 		must.Need(t, err == nil && r.Outcome == want, "%+v (%v), want %s", r, err, want)
 		return r
 	}
-	verify(outbox.OutcomeMatch)
+	verify(replay.OutcomeMatch)
 	once := stretches
 	b.ExecProjections(`update trail set seq = -1 where campaign_id = 'a' and place between 100 and 900`)
-	r := verify(outbox.OutcomeDrift)
+	r := verify(replay.OutcomeDrift)
 	c := r.Projections[0].Comparison
 	must.Hold(t, c.Changed == 801 && c.FirstSeq == 100, "%+v, want 801 rows from event 100 on", c)
 	must.Hold(t, replayed <= 2*events && stretches <= 2*once, "%d events were replayed in %d stretches, of a campaign of %d in %d", replayed, stretches, events, once)
@@ -137,15 +140,15 @@ func TestRuns_sayWhatTheyDoWhileTheirNumberOfEventsStandsStill(t *testing.T) {
 func TestRuns_countTheEventsThatTheyReach(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 11), enginetest.Spent("a", 1), enginetest.Opened("b", 10))
-	for _, order := range []outbox.RunRequest{enginetest.Everything, {Kind: outbox.RunRebuild, Campaigns: []string{"a", "b"}}, {Kind: outbox.RunReplay, All: true}, {Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1}} {
-		want := outbox.Progress{Done: 2, Total: 2}
-		if order.Kind == outbox.RunReplay {
-			want = outbox.Progress{Done: 4, Total: 4}
+	for _, order := range []replay.RunRequest{enginetest.Everything, {Kind: replay.RunRebuild, Campaigns: []string{"a", "b"}}, {Kind: replay.RunReplay, All: true}, {Kind: replay.RunVerify, Campaigns: []string{"a"}, UntilSeq: 1}} {
+		want := replay.Progress{Done: 2, Total: 2}
+		if order.Kind == replay.RunReplay {
+			want = replay.Progress{Done: 4, Total: 4}
 		} else if order.UntilSeq > 0 {
-			want = outbox.Progress{Done: 1, Total: 1}
+			want = replay.Progress{Done: 1, Total: 1}
 		}
 		run := b.RunToEnd(order)
-		must.Hold(t, run.Events == want && run.Status == outbox.RunCompleted, "%s: %+v of events, want %+v; it is %s", order.Kind, run.Events, want, run.Status)
+		must.Hold(t, run.Events == want && run.Status == replay.RunCompleted, "%s: %+v of events, want %+v; it is %s", order.Kind, run.Events, want, run.Status)
 	}
 }
 
@@ -171,7 +174,7 @@ func TestVerify_saysWhichRowsAnotherVersionBuilt(t *testing.T) {
 			t.Errorf("a dry run: %s: %+v", p.Projection, *c)
 		}
 	}
-	b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+	b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 	b.ExecProjections(`update accounts set spent = 3 where campaign_id = 'a'`)
 	run = b.RunToEnd(enginetest.Everything)
 	if c := b.RunResult(run, "a").Projections[0].Comparison; c.BuiltByOtherVersion || c.FirstSeq != 4 {
@@ -187,10 +190,10 @@ func TestRuns_offerToRebuildWhatDiffers(t *testing.T) {
 	b.Drain()
 	for _, c := range []struct {
 		meddle string
-		want   outbox.RunRequest
+		want   replay.RunRequest
 	}{
-		{`update trail set seq = 0 where campaign_id = 'b'`, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"b"}, Projections: []string{"trail"}}},
-		{`update trail set seq = 0`, outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Projections: []string{"trail"}}},
+		{`update trail set seq = 0 where campaign_id = 'b'`, replay.RunRequest{Kind: replay.RunRebuild, Campaigns: []string{"b"}, Projections: []string{"trail"}}},
+		{`update trail set seq = 0`, replay.RunRequest{Kind: replay.RunRebuild, All: true, Projections: []string{"trail"}}},
 	} {
 		b.ExecProjections(c.meddle)
 		got, err := b.Runs.RebuildOf(t.Context(), b.RunToEnd(enginetest.Everything).ID)
@@ -203,10 +206,10 @@ func TestRuns_offerToRebuildWhatDiffers(t *testing.T) {
 func TestVerify_untilASeqTellsWhatItWasThen(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1))
-	then := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+	then := b.RunToEnd(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"a"}})
 	b.Feed(enginetest.Spent("a", 1), enginetest.Noted("a")).ExecProjections(`update trail set seq = 77`)
-	until := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
-	must.Hold(t, until.Status == outbox.RunCompleted && until.Verdict == "" && until.Seq == 2 && len(until.Digests) != 0 && until.Digests[outbox.FullDigest] == then.Digests[outbox.FullDigest], "as of event 2: %+v\nwhen it was there: %+v", until, then)
+	until := b.RunToEnd(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"a"}, UntilSeq: 2})
+	must.Hold(t, until.Status == replay.RunCompleted && until.Verdict == "" && until.Seq == 2 && len(until.Digests) != 0 && until.Digests[replay.FullDigest] == then.Digests[replay.FullDigest], "as of event 2: %+v\nwhen it was there: %+v", until, then)
 }
 
 func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
@@ -214,16 +217,16 @@ func TestRebuild_putsTheRowsRightAndRaisesTheGeneration(t *testing.T) {
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1), enginetest.Noted("b"), enginetest.Opened("c", 1), enginetest.Spent("c", 5), enginetest.Noted("c"))
 	b.ExecProjections(`update accounts set balance = 3 where campaign_id = 'a'`)
 	b.ExecProjections(`insert into trail values ('b', 9, 9)`)
-	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictDrift && run.Counts.Drifted == 2 && run.Counts.Matched == 1, "run %+v", run)
+	run := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
+	must.Hold(t, run.Status == replay.RunCompleted && run.Verdict == campaign.VerdictDrift && run.Counts.Drifted == 2 && run.Counts.Matched == 1, "run %+v", run)
 	mustMatchJournal(t, b, "a", "b", "c")
 	for _, p := range b.RunResult(run, "a").Projections {
-		must.Hold(t, p.Generation == 2 && p.Digest != "" && p.Before != "" && (p.Projection == "accounts") == (p.Digest != p.Before) && (*p.Rows == (outbox.RowsReplaced{Before: 1, After: 1}) || p.Projection != "accounts"), "%+v", p)
+		must.Hold(t, p.Generation == 2 && p.Digest != "" && p.Before != "" && (p.Projection == "accounts") == (p.Digest != p.Before) && (*p.Rows == (campaign.RowsReplaced{Before: 1, After: 1}) || p.Projection != "accounts"), "%+v", p)
 	}
-	b.MustStand("c", 2, outbox.Failed, 1)
-	must.Equal(t, *b.RunResult(run, "b").Projections[0].Rows, outbox.RowsReplaced{Before: 2, After: 1}, "the rows of b that were replaced")
-	again := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
-	must.Hold(t, again.Verdict == outbox.VerdictMatch && b.RunResult(again, "a").Projections[0].Generation == 3, "a second rebuild: %+v", again)
+	b.MustStand("c", 2, event.Failed, 1)
+	must.Equal(t, *b.RunResult(run, "b").Projections[0].Rows, campaign.RowsReplaced{Before: 2, After: 1}, "the rows of b that were replaced")
+	again := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	must.Hold(t, again.Verdict == campaign.VerdictMatch && b.RunResult(again, "a").Projections[0].Generation == 3, "a second rebuild: %+v", again)
 	b.Sound()
 }
 
@@ -246,15 +249,15 @@ insert into calls (campaign_id, seq) values (:campaign_id, :seq);
 `})
 	b.Feed(enginetest.Notes("a b", 20)...)
 	for range 2 { // from the second time on the rows are those of a rebuild
-		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
-		must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch, "run %+v", run)
+		run := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
+		must.Hold(t, run.Status == replay.RunCompleted && run.Verdict == campaign.VerdictMatch, "run %+v", run)
 		for _, campaign := range []string{"a", "b"} {
 			seqs := storetest.Column[int](t, b.ProjectionsDB, `select seq from calls where campaign_id = $1 order by id`, campaign)
 			must.Hold(t, len(seqs) == 20 && slices.IsSorted(seqs), "the calls of campaign %q are in the order %v", campaign, seqs)
 		}
 	}
 	b.Feed(enginetest.Notes("a", 2)...) // numbered behind the rebuilt rows
-	must.Equal(t, b.RunToEnd(enginetest.Everything).Verdict, outbox.VerdictMatch, "run")
+	must.Equal(t, b.RunToEnd(enginetest.Everything).Verdict, campaign.VerdictMatch, "run")
 	b.ExecProjections(`delete from calls where campaign_id = 'a' and seq = 2`)
 	must.Equal(t, b.RunToEnd(enginetest.Everything).Counts.Drifted, 1, "drifted with a row missing")
 }
@@ -263,12 +266,12 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts}, enginetest.BatchSize(20), enginetest.Polling(10*time.Millisecond))
 	campaigns := []string{"a", "b", "c"}
 	for _, id := range campaigns {
-		b.MustAppend(append([]outbox.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 150)...)...)
+		b.MustAppend(append([]event.Event{enginetest.Opened(id, 1_000_000)}, enginetest.Notes(id, 150)...)...)
 	}
 	b.Drain()
 	stop, total := b.Start(), 151
 	for range 2 {
-		run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		run := b.StartRun(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 		for range 10 {
 			for _, id := range campaigns {
 				b.MustAppend(enginetest.Spent(id, 1), enginetest.Noted(id))
@@ -298,42 +301,42 @@ func TestRebuild_ofADivergedCampaignIsTheWayOut(t *testing.T) {
 	b.ExecProjections(`update projection_watermarks set applied_hash = 'other', applied_seq = 7 where campaign_id = 'a'`)
 	b.ExecProjections(`update accounts set balance = 5 where campaign_id = 'a'`)
 	must.Get(b.Reconcile(t.Context())).Or(t)
-	if r := try(t, b, "a", "accounts"); r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "all projections") {
+	if r := try(t, b, "a", "accounts"); r.Outcome != replay.OutcomeFailed || !strings.Contains(r.Error, "all projections") {
 		t.Errorf("a trial of one projection: %+v", r)
 	}
 	r := try(t, b, "a")
 	added, changed, removed := changes(r)
-	must.Hold(t, r.Outcome == outbox.OutcomeDrift && r.Seq == 3 && added+removed == 0 && changed == 1, "a trial of all: %+v", r)
+	must.Hold(t, r.Outcome == replay.OutcomeDrift && r.Seq == 3 && added+removed == 0 && changed == 1, "a trial of all: %+v", r)
 	c := b.MustCampaign("a")
 	must.Need(t, c.Diverged != "", "the campaign is not diverged")
-	one := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
-	must.Hold(t, one.Status == outbox.RunFailed && strings.Contains(b.RunResult(one, "a").Error, "all projections"), "a rebuild of one projection: %+v", one)
-	run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}})
+	one := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, Campaigns: []string{"a"}, Projections: []string{"accounts"}})
+	must.Hold(t, one.Status == replay.RunFailed && strings.Contains(b.RunResult(one, "a").Error, "all projections"), "a rebuild of one projection: %+v", one)
+	run := b.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, Campaigns: []string{"a"}})
 	c = b.MustCampaign("a")
-	must.Hold(t, run.Status == outbox.RunCompleted && c.Diverged == "", "run %+v, diverged: %q", run, c.Diverged)
+	must.Hold(t, run.Status == replay.RunCompleted && c.Diverged == "", "run %+v, diverged: %q", run, c.Diverged)
 	b.Drain()
 	mustMatchJournal(t, b, "a")
 	applied, _ := b.AppliedSeq(t.Context(), "a")
-	must.Hold(t, applied == 3 && try(t, b, "a").Outcome == outbox.OutcomeMatch, "applied up to %d", applied)
+	must.Hold(t, applied == 3 && try(t, b, "a").Outcome == replay.OutcomeMatch, "applied up to %d", applied)
 	b.Sound()
 }
 
 func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.LenientAccounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("b", 10), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
-	if r := try(t, b, "b"); r.Outcome != outbox.OutcomeFailed || !strings.Contains(r.Error, "event 2 cannot be replayed") {
+	if r := try(t, b, "b"); r.Outcome != replay.OutcomeFailed || !strings.Contains(r.Error, "event 2 cannot be replayed") {
 		t.Errorf("a trial while it fails: %+v", r)
 	}
-	again := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	must.Hold(t, again.Status == outbox.RunFailed && again.Counts.Failed == 1 && strings.Contains(b.RunResult(again, "b").Error, "accounts cannot apply event 2"), "a replay without a repair: %+v", again)
+	again := b.RunToEnd(replay.RunRequest{Kind: replay.RunReplay, All: true})
+	must.Hold(t, again.Status == replay.RunFailed && again.Counts.Failed == 1 && strings.Contains(b.RunResult(again, "b").Error, "accounts cannot apply event 2"), "a replay without a repair: %+v", again)
 	repaired := enginetest.Define(t, enginetest.Trail, strings.ReplaceAll(enginetest.LenientAccounts, "balance = balance - :payload.amount!", "balance = 7"))
 	after := enginetest.OpenPair(t, b.Pair, repaired, enginetest.MaxAttempts(1))
 	r := try(t, after, "b")
 	added, changed, removed := changes(r)
-	must.Hold(t, r.Outcome == outbox.OutcomeDrift && added+removed == 0 && changed == 1, "a trial once it is repaired: %+v", r)
+	must.Hold(t, r.Outcome == replay.OutcomeDrift && added+removed == 0 && changed == 1, "a trial once it is repaired: %+v", r)
 	after.MustHaveCursors("b accounts 1 quarantined")
-	run := after.RunToEnd(outbox.RunRequest{Kind: outbox.RunReplay, All: true})
-	must.Hold(t, run.Status == outbox.RunCompleted && run.Counts.Replayed == 1, "run %+v", run)
+	run := after.RunToEnd(replay.RunRequest{Kind: replay.RunReplay, All: true})
+	must.Hold(t, run.Status == replay.RunCompleted && run.Counts.Replayed == 1, "run %+v", run)
 	after.MustHaveBalances("b 7")
 	open := after.OpenFailures()
 	must.Hold(t, len(open) == 0, "open failures %q", open)
@@ -346,7 +349,7 @@ func TestReplay_bringsAQuarantinedProjectionLevelOnceItIsRepaired(t *testing.T) 
 func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail})
 	b.Feed(enginetest.Notes("a b", 200)...).ExecProjections(`update trail set seq = 999 where place = 1`)
-	run := b.StartRun(outbox.RunRequest{Kind: outbox.RunRebuild, All: true, Rate: 1}) // it would take minutes
+	run := b.StartRun(replay.RunRequest{Kind: replay.RunRebuild, All: true, Rate: 1}) // it would take minutes
 	w := *b.RunWorker
 	var cancel sync.Once
 	w.Applying = func(time.Time) bool { // is called after each chunk of a replay
@@ -357,7 +360,7 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 	defer stop()
 	must.Get(w.Step(ctx)).Or(t)
 	ended := b.MustRun(run.ID)
-	must.Hold(t, ended.Status == outbox.RunCancelled && ended.Events.Done != ended.Events.Total, "run %+v", ended)
+	must.Hold(t, ended.Status == replay.RunCancelled && ended.Events.Done != ended.Events.Total, "run %+v", ended)
 	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select count(*) from trail where seq = 999`)[0], 2, "campaigns have their old rows")
 	b.Sound()
 }
@@ -367,15 +370,15 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	before := b.MustRow("a", 2)
 	d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
-	must.Hold(t, err == nil && d.Rehearsed.Applied == 0 && d.Outcome == outbox.OutcomeFailed && d.Rehearsed.FailedSeq == 2 && d.Rehearsed.Projection == "accounts", "while it fails: %+v (%v)", d, err)
+	must.Hold(t, err == nil && d.Rehearsed.Applied == 0 && d.Outcome == replay.OutcomeFailed && d.Rehearsed.FailedSeq == 2 && d.Rehearsed.Projection == "accounts", "while it fails: %+v (%v)", d, err)
 	b.ExecProjections(`update accounts set balance = 200 where campaign_id = 'a'`)
 	d, err = runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
-	must.Need(t, err == nil && d.Outcome == outbox.OutcomeReplayed && d.Rehearsed.Applied == 3 && d.Seq == 4, "once it is mended: %+v (%v)", d, err)
-	i := slices.IndexFunc(d.Projections, func(p outbox.ProjectionResult) bool { return p.Projection == "accounts" })
+	must.Need(t, err == nil && d.Outcome == replay.OutcomeReplayed && d.Rehearsed.Applied == 3 && d.Seq == 4, "once it is mended: %+v (%v)", d, err)
+	i := slices.IndexFunc(d.Projections, func(p replay.ProjectionResult) bool { return p.Projection == "accounts" })
 	c := d.Projections[i].Comparison
 	must.Hold(t, c.Changed == 1 && string(c.Samples[0].Fields[0].Live) == "200" && string(c.Samples[0].Fields[0].Expected) == "99", "it would change %+v", c)
 	must.Equal(t, b.MustRow("a", 2).Row, before.Row, "the row")
-	for seq, want := range map[int64]error{1: outbox.ErrConflict, 9: outbox.ErrNotFound} {
+	for seq, want := range map[int64]error{1: event.ErrConflict, 9: event.ErrNotFound} {
 		_, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0)
 		must.Hold(t, errors.Is(err, want), "event %d: %v, want %v", seq, err, want)
 	}

@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -37,21 +39,21 @@ type comparing struct {
 // projections, none meaning all, without blocking the campaign. With until it only returns the read
 // models as of that seq, unless that is their position. A failed replay, or a campaign that keeps
 // changing, is in the result, not an error.
-func (f *Replayer) Verify(ctx context.Context, campaign string, until int64, projections ...string) (outbox.RunResult, error) {
+func (f *Replayer) Verify(ctx context.Context, campaign string, until int64, projections ...string) (replay.RunResult, error) {
 	return f.compareCampaign(ctx, comparing{Replayer: f, campaign: campaign, names: projections, until: until})
 }
 
 // TryRebuild is Verify of what a rebuild of some projections would change in the live rows: it goes as far as
 // that would. Quarantined projections go as far as the campaign, a diverged campaign as far as its journal.
-func (f *Replayer) TryRebuild(ctx context.Context, campaign string, projections ...string) (outbox.RunResult, error) {
+func (f *Replayer) TryRebuild(ctx context.Context, campaign string, projections ...string) (replay.RunResult, error) {
 	return f.compareCampaign(ctx, comparing{Replayer: f, campaign: campaign, names: projections, rebuild: true})
 }
 
-func (f *Replayer) compareCampaign(ctx context.Context, m comparing) (outbox.RunResult, error) {
+func (f *Replayer) compareCampaign(ctx context.Context, m comparing) (replay.RunResult, error) {
 	if len(m.names) == 0 {
 		m.names, _ = f.set.Needs()
 	}
-	var result outbox.RunResult
+	var result replay.RunResult
 	err := untilStill(func() (err error) {
 		result, err = m.once(ctx)
 		return err
@@ -60,7 +62,7 @@ func (f *Replayer) compareCampaign(ctx context.Context, m comparing) (outbox.Run
 	if err == nil {
 		return result, nil
 	}
-	failed := outbox.RunResult{CampaignID: m.campaign, Outcome: outbox.OutcomeFailed, Projections: []outbox.ProjectionResult{}}
+	failed := replay.RunResult{CampaignID: m.campaign, Outcome: replay.OutcomeFailed, Projections: []replay.ProjectionResult{}}
 	switch unsound := asInconsistent(err); {
 	case errors.Is(err, errMoved):
 		failed.Seq, failed.Error = result.Seq, fmt.Sprintf("the campaign keeps changing; gave up after %d tries", verifyTries)
@@ -86,7 +88,7 @@ func untilStill(do func() error) error {
 // unlike says which table of some projections, or of those whose tables they read, is missing or not as
 // the loaded file makes it, and what helps, if that may be the cause of err; nothing otherwise.
 func (f *Replayer) unlike(ctx context.Context, names []string, err error) string {
-	if _, refused := errors.AsType[*outbox.Refusal](err); refused || f.store.ReadModel().Away(err) || ctx.Err() != nil {
+	if _, refused := errors.AsType[*event.Refusal](err); refused || f.store.ReadModel().Away(err) || ctx.Err() != nil {
 		return ""
 	}
 	if table, of := f.missing(ctx, names); table != "" {
@@ -113,13 +115,13 @@ func (f *Replayer) missing(ctx context.Context, names []string) (table, of strin
 	return "", ""
 }
 
-func (m *comparing) once(ctx context.Context) (outbox.RunResult, error) {
+func (m *comparing) once(ctx context.Context) (replay.RunResult, error) {
 	target, err := m.begin(ctx)
 	if err != nil {
-		return outbox.RunResult{}, err
+		return replay.RunResult{}, err
 	}
 	if err := m.expected.To(ctx, target); err != nil {
-		return outbox.RunResult{}, err
+		return replay.RunResult{}, err
 	}
 	result, drifted, err := m.compareAll(ctx)
 	if err != nil || len(drifted) == 0 {
@@ -133,26 +135,26 @@ func (m *comparing) once(ctx context.Context) (outbox.RunResult, error) {
 
 // Built says with which version of each projection of a set a campaign is replayed, and which ones built its
 // live rows, by name.
-func Built(ctx context.Context, s *store.Store, set *projection.Set, campaign string) (map[string]outbox.ReplayedWith, error) {
-	cursors, err := (&Runs{core: s}).Cursors(ctx, campaign, set.Infos())
-	built := make(map[string]outbox.ReplayedWith, len(cursors))
+func Built(ctx context.Context, s *store.Store, set *projection.Set, campaignID string) (map[string]campaign.ReplayedWith, error) {
+	cursors, err := (&Runs{core: s}).Cursors(ctx, campaignID, set.Infos())
+	built := make(map[string]campaign.ReplayedWith, len(cursors))
 	for _, c := range cursors {
-		built[c.Projection] = outbox.ReplayedWith{Version: c.Version, RowsBuilt: c.RowsBuilt}
+		built[c.Projection] = campaign.ReplayedWith{Version: c.Version, RowsBuilt: c.RowsBuilt}
 	}
 	return built, err
 }
 
 // noteVersions records which versions built the live rows of the projections that differ: if the file has
 // changed, every row may differ.
-func (f *Replayer) noteVersions(ctx context.Context, campaign string, projections []outbox.ProjectionResult) error {
-	var built map[string]outbox.ReplayedWith
+func (f *Replayer) noteVersions(ctx context.Context, campaignID string, projections []replay.ProjectionResult) error {
+	var built map[string]campaign.ReplayedWith
 	for _, p := range projections {
 		if p.Comparison == nil || !p.Comparison.Differs() {
 			continue
 		}
 		if built == nil {
 			var err error
-			if built, err = Built(ctx, f.store, f.set, campaign); err != nil {
+			if built, err = Built(ctx, f.store, f.set, campaignID); err != nil {
 				return err
 			}
 		}
@@ -163,7 +165,7 @@ func (f *Replayer) noteVersions(ctx context.Context, campaign string, projection
 
 // findDivergences sets the first divergence of each projection that differs, and which versions built rows
 // of it.
-func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *outbox.RunResult, drifted map[int][]projection.Difference) (err error) {
+func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, result *replay.RunResult, drifted map[int][]projection.Difference) (err error) {
 	if err := f.noteVersions(ctx, expected.campaign, result.Projections); err != nil {
 		return err
 	}
@@ -178,13 +180,13 @@ func (f *Replayer) findDivergences(ctx context.Context, expected *Expected, resu
 
 // compareAll compares the replay with the current live rows. It returns the rows that differ by the
 // projection's index in the result.
-func (m *comparing) compareAll(ctx context.Context) (result outbox.RunResult, drifted map[int][]projection.Difference, err error) {
+func (m *comparing) compareAll(ctx context.Context) (result replay.RunResult, drifted map[int][]projection.Difference, err error) {
 	live, mark, stands, err := m.alignWithLive(ctx)
 	if err != nil {
 		return result, nil, err
 	}
 	defer live.Close()
-	result = outbox.RunResult{Outcome: outbox.OutcomeMatch, Seq: m.expected.Seq, Projections: []outbox.ProjectionResult{}}
+	result = replay.RunResult{Outcome: replay.OutcomeMatch, Seq: m.expected.Seq, Projections: []replay.ProjectionResult{}}
 	compared := m.until == 0 || m.until == mark.AppliedSeq
 	if compared && mark.AppliedSeq > 0 && m.expected.Hash != mark.AppliedHash {
 		reason, err := m.otherJournal(ctx, mark)
@@ -192,7 +194,7 @@ func (m *comparing) compareAll(ctx context.Context) (result outbox.RunResult, dr
 			return result, nil, err
 		}
 		if result.Seq = m.expected.Seq; reason != "" {
-			result.Outcome, result.Unsound, result.Error = outbox.OutcomeFailed, mark.AppliedSeq, reason
+			result.Outcome, result.Unsound, result.Error = replay.OutcomeFailed, mark.AppliedSeq, reason
 			return result, nil, nil
 		}
 	}
@@ -202,7 +204,7 @@ func (m *comparing) compareAll(ctx context.Context) (result outbox.RunResult, dr
 	}
 	result.Full, drifted = full, make(map[int][]projection.Difference)
 	for i, name := range m.names {
-		p := outbox.ProjectionResult{Projection: name, Digest: digests[name], Seq: m.expected.Seq}
+		p := replay.ProjectionResult{Projection: name, Digest: digests[name], Seq: m.expected.Seq}
 		level := true
 		if m.until == 0 {
 			p.Seq = m.expected.positionOf(name, stands)
@@ -212,15 +214,15 @@ func (m *comparing) compareAll(ctx context.Context) (result outbox.RunResult, dr
 		}
 		if failed := m.expected.failure(name); failed != nil {
 			refuse(&result, &p, failed)
-		} else if compared && level && p.LeftOut != outbox.CursorBehind {
+		} else if compared && level && p.LeftOut != campaign.CursorBehind {
 			rows, err := m.compare(ctx, live, m.campaign, &p)
 			if err != nil {
 				return result, nil, err
 			}
-			if p.Verdict == outbox.VerdictDrift {
+			if p.Verdict == campaign.VerdictDrift {
 				drifted[i] = rows
-				if result.Outcome != outbox.OutcomeFailed {
-					result.Outcome = outbox.OutcomeDrift
+				if result.Outcome != replay.OutcomeFailed {
+					result.Outcome = replay.OutcomeDrift
 				}
 			}
 		}
@@ -234,15 +236,15 @@ func (f *Replayer) caughtUp(name string, stands map[string]readmodel.Position) (
 	needs, err := f.set.Needs(name)
 	return err == nil && !slices.ContainsFunc(needs, func(needed string) bool {
 		s, known := stands[needed]
-		return known && s.State != outbox.CursorLive
+		return known && s.State != campaign.CursorLive
 	}), err
 }
 
 // refuse records that a projection could not be replayed.
-func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed *ReplayFailure) {
+func refuse(result *replay.RunResult, p *replay.ProjectionResult, failed *ReplayFailure) {
 	p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
-	result.Outcome = outbox.OutcomeFailed
-	before := func(other outbox.ProjectionResult) bool { return other.ErrorSeq > 0 && other.ErrorSeq <= failed.Seq }
+	result.Outcome = replay.OutcomeFailed
+	before := func(other replay.ProjectionResult) bool { return other.ErrorSeq > 0 && other.ErrorSeq <= failed.Seq }
 	if !slices.ContainsFunc(result.Projections, before) { // the first event that fails is the result's error
 		result.Error = fmt.Sprintf("event %d cannot be replayed: %v", failed.Seq, failed.Err)
 	}
@@ -251,13 +253,13 @@ func refuse(result *outbox.RunResult, p *outbox.ProjectionResult, failed *Replay
 // leaveOut records which events of a projection that lacks some are not compared. One that is
 // behind is about to change: that its rows are right as of an earlier event is neither a match nor
 // a failure.
-func leaveOut(result *outbox.RunResult, p *outbox.ProjectionResult, stand readmodel.Position, applied int64) {
-	if stand.State == "" || stand.State == outbox.CursorLive || stand.AppliedSeq >= applied {
+func leaveOut(result *replay.RunResult, p *replay.ProjectionResult, stand readmodel.Position, applied int64) {
+	if stand.State == "" || stand.State == campaign.CursorLive || stand.AppliedSeq >= applied {
 		return
 	}
 	p.LeftOut = stand.State
-	if result.Outcome == outbox.OutcomeMatch {
-		result.Outcome = outbox.OutcomeNotCompared
+	if result.Outcome == replay.OutcomeMatch {
+		result.Outcome = replay.OutcomeNotCompared
 	}
 }
 
@@ -305,7 +307,7 @@ func standing(ctx context.Context, live *readmodel.Live, campaign string) (readm
 func stopsOf(stands map[string]readmodel.Position) map[string]int64 {
 	stops := make(map[string]int64)
 	for name, s := range stands {
-		if s.State != outbox.CursorLive {
+		if s.State != campaign.CursorLive {
 			stops[name] = s.AppliedSeq
 		}
 	}
@@ -350,7 +352,7 @@ func (m *comparing) alignWithLive(ctx context.Context) (*readmodel.Live, readmod
 // replaces them all, as far as all of its projections can go.
 func (m *comparing) otherJournal(ctx context.Context, mark readmodel.Watermark) (reason string, err error) {
 	if !m.rebuild {
-		return fmt.Sprintf("the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, outbox.RightJournalFirst), nil
+		return fmt.Sprintf("the projections have an event %d that the journal does not have; %s", mark.AppliedSeq, campaign.RightJournalFirst), nil
 	}
 	if all, _ := m.set.Needs(); len(m.names) < len(all) {
 		return rebuildTogether, nil
@@ -361,7 +363,7 @@ func (m *comparing) otherJournal(ctx context.Context, mark readmodel.Watermark) 
 
 // positionOf returns the seq up to which a projection was replayed.
 func (d *Expected) positionOf(name string, stands map[string]readmodel.Position) int64 {
-	if s, ok := stands[name]; ok && s.State != outbox.CursorLive {
+	if s, ok := stands[name]; ok && s.State != campaign.CursorLive {
 		return min(s.AppliedSeq, d.Seq)
 	}
 	return d.Seq
@@ -370,24 +372,24 @@ func (d *Expected) positionOf(name string, stands map[string]readmodel.Position)
 // compare compares the live rows of a projection with the replay, records how they differ, and
 // returns the rows that do. If the projection's file defines a digest, rows that differ only
 // outside of it are equal.
-func (f *Replayer) compare(ctx context.Context, live *readmodel.Live, campaign string, p *outbox.ProjectionResult) ([]projection.Difference, error) {
-	f.say(campaign, "comparing the rows of projection "+p.Projection)
-	c, rows, err := f.set.Compare(ctx, live, f.scratch, campaign, p.Projection)
+func (f *Replayer) compare(ctx context.Context, live *readmodel.Live, campaignID string, p *replay.ProjectionResult) ([]projection.Difference, error) {
+	f.say(campaignID, "comparing the rows of projection "+p.Projection)
+	c, rows, err := f.set.Compare(ctx, live, f.scratch, campaignID, p.Projection)
 	if err != nil {
 		return nil, err
 	}
-	p.Comparison, p.Before, p.Verdict = &c, p.Digest, outbox.VerdictMatch
+	p.Comparison, p.Before, p.Verdict = &c, p.Digest, campaign.VerdictMatch
 	if !c.Differs() {
 		return nil, nil
 	}
-	p.Verdict, p.Before = outbox.VerdictDrift, ""
+	p.Verdict, p.Before = campaign.VerdictDrift, ""
 	if f.foreign {
 		return rows, nil
 	}
-	digests, _, err := f.set.Digests(ctx, live, campaign, p.Projection)
+	digests, _, err := f.set.Digests(ctx, live, campaignID, p.Projection)
 	p.Before = digests[p.Projection]
 	if err == nil && p.Before == p.Digest && !f.set.CoversAll(p.Projection) {
-		p.Verdict, p.Comparison = outbox.VerdictMatch, &outbox.Comparison{Samples: []outbox.RowChange{}, ReplayedWith: c.ReplayedWith}
+		p.Verdict, p.Comparison = campaign.VerdictMatch, &projection.Comparison{Samples: []projection.RowChange{}, ReplayedWith: c.ReplayedWith}
 		return nil, nil
 	}
 	return rows, err
@@ -407,7 +409,7 @@ func (f *Replayer) skipsStill(ctx context.Context, expected *Expected) error {
 
 // passedOver reports whether the replay skipped these skips' events, which are up to its seq, and
 // no others.
-func (d *Expected) passedOver(skips []outbox.Skip) bool {
+func (d *Expected) passedOver(skips []event.Skip) bool {
 	if len(skips) != len(d.Skips) {
 		return false
 	}

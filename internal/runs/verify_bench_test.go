@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // joined joins its tables at each event: plans for empty tables read all rows of the campaign each time.
@@ -39,8 +41,8 @@ where campaign_id = :campaign_id
 const orderLines = 10
 
 // ordered returns the events of a campaign with so many events.
-func ordered(campaign string, events int) []outbox.Event {
-	all := make([]outbox.Event, 0, events)
+func ordered(campaign string, events int) []event.Event {
+	all := make([]event.Event, 0, events)
 	for i := range events {
 		order := i / (orderLines + 1)
 		if i%(orderLines+1) == 0 {
@@ -71,7 +73,7 @@ func BenchmarkVerify(b *testing.B) {
 				e.MustAppend(ordered(fmt.Sprint("c-", i), bb.events)...)
 			}
 			e.Drain()
-			verify := func(want outbox.Verdict) time.Duration {
+			verify := func(want campaign.Verdict) time.Duration {
 				began := time.Now()
 				run := e.RunToEnd(enginetest.Everything)
 				must.Need(b, run.Verdict == want, "run %+v", run)
@@ -79,10 +81,10 @@ func BenchmarkVerify(b *testing.B) {
 			}
 			var clean, drift time.Duration
 			for b.Loop() {
-				clean += verify(outbox.VerdictMatch)
+				clean += verify(campaign.VerdictMatch)
 				e.ExecProjections(bb.wrong)
-				drift += verify(outbox.VerdictDrift)
-				e.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+				drift += verify(campaign.VerdictDrift)
+				e.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 			}
 			ratio := drift.Seconds() / clean.Seconds()
 			b.ReportMetric(clean.Seconds()/float64(b.N), "s/clean")

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -54,7 +55,7 @@ update keyed%[1]d set n = :seq where campaign_id = :campaign_id;
 		b.ExecProjections(fmt.Sprintf(`update keyed%d set n = 3`, i))
 	}
 	run := b.RunToEnd(enginetest.Everything)
-	must.Need(t, run.Status == outbox.RunCompleted && run.Counts.Drifted == 1, "run %+v", run)
+	must.Need(t, run.Status == replay.RunCompleted && run.Counts.Drifted == 1, "run %+v", run)
 	for i, p := range b.RunResult(run, "a").Projections {
 		c := p.Comparison
 		must.Hold(t, c != nil && c.Changed == 1 && c.FirstSeq == 4, "%s: %+v, want a change from event 4 on", types[i], c)
@@ -104,7 +105,7 @@ insert into texts values (:campaign_id, :seq);
 		if verified {
 			b.ExecProjections(`update texts set seq = 1 where campaign_id = 'b'`)
 		}
-		b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
+		b.RunToEnd(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"a"}})
 		b.RunToEnd(enginetest.Everything)
 		described, err := b.Runs.DescribeProjections(t.Context(), b.Infos)
 		must.Hold(t, err == nil && described[0].BuiltByOtherVersion != verified, "verified: %t; described as %+v, %v", verified, described, err)
@@ -112,12 +113,12 @@ insert into texts values (:campaign_id, :seq);
 }
 
 // mustBeUnverifiable checks that a failed verification is shown wherever state is, with the run that tried it.
-func mustBeUnverifiable(t *testing.T, b *enginetest.Engine, campaign string, seq, run int64, reason string) {
-	all, err := b.Verifications(t.Context(), campaign)
-	must.Hold(t, err == nil && len(all) == 1 && all[0].Verdict == "failed" && all[0].Seq == seq && all[0].RunID == run && strings.Contains(all[0].Error, reason), "verifications of %q are %+v (%v), want a failed one at event %d of run %d: %s", campaign, all, err, seq, run, reason)
-	c := b.MustCampaign(campaign)
-	why := c.Why(c.UpdatedAt, outbox.Surroundings{})
-	must.Hold(t, c.State() == outbox.StateUnverifiable && strings.Contains(why, reason) && (run <= 0 || strings.Contains(why, fmt.Sprintf("(run %d)", run))), "campaign %q is %s: %s", campaign, c.State(), why)
+func mustBeUnverifiable(t *testing.T, b *enginetest.Engine, campaignID string, seq, run int64, reason string) {
+	all, err := b.Verifications(t.Context(), campaignID)
+	must.Hold(t, err == nil && len(all) == 1 && all[0].Verdict == "failed" && all[0].Seq == seq && all[0].RunID == run && strings.Contains(all[0].Error, reason), "verifications of %q are %+v (%v), want a failed one at event %d of run %d: %s", campaignID, all, err, seq, run, reason)
+	c := b.MustCampaign(campaignID)
+	why := c.Why(c.UpdatedAt, campaign.Surroundings{})
+	must.Hold(t, c.State() == campaign.StateUnverifiable && strings.Contains(why, reason) && (run <= 0 || strings.Contains(why, fmt.Sprintf("(run %d)", run))), "campaign %q is %s: %s", campaignID, c.State(), why)
 }
 
 func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
@@ -136,10 +137,10 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 		kept := storetest.Column[string](t, b.JournalDB, `select payload from events where campaign_id = 'a' and seq = 2`)[0]
 		b.Tamper(tt.change)
 		b = b.Beside() // a process that knows nothing of what is gone, which would be a journal that went back
-		run := b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
-		must.Equal(t, run.Status, outbox.RunFailed, "run", run.ID, "is")
+		run := b.RunToEnd(replay.RunRequest{Kind: replay.RunVerify, All: true})
+		must.Equal(t, run.Status, replay.RunFailed, "run", run.ID, "is")
 		mustBeUnverifiable(t, b, "a", tt.seq, run.ID, tt.reason)
-		must.Equal(t, b.MustCampaign("b").State(), outbox.StateCurrent, "campaign b")
+		must.Equal(t, b.MustCampaign("b").State(), campaign.StateCurrent, "campaign b")
 		must.Equal(t, must.Get(b.Summary(t.Context())).Or(t).Campaigns.Unverifiable, 1, "the summary counts", ")")
 		step := b.RunWorker.VerifyNext()
 		for range 2 {
@@ -150,8 +151,8 @@ func TestVerify_thatFailsLeavesAVerification(t *testing.T) {
 			continue
 		}
 		b.Tamper(`update events set payload = '` + kept + `' where campaign_id = 'a' and seq = 2`)
-		b.RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, Campaigns: []string{"a"}})
-		must.Equal(t, b.MustCampaign("a").State(), outbox.StateCurrent, "after a verify that could be made campaign a")
+		b.RunToEnd(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"a"}})
+		must.Equal(t, b.MustCampaign("a").State(), campaign.StateCurrent, "after a verify that could be made campaign a")
 	}
 }
 
@@ -172,12 +173,12 @@ func TestVerify_namesTheFirstEventThatFails(t *testing.T) {
 // An event refused by one projection during a replay does not affect the others' verification. A campaign that kept changing can still be verified.
 func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing.T) {
 	t.Parallel()
-	run := outbox.Run{Kind: outbox.RunVerify, Projections: []string{"trail", "ledger"}}
-	result := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 2, Error: "event 2 cannot be replayed: no seat", Projections: []outbox.ProjectionResult{
-		{Projection: "trail", Error: "no seat", ErrorSeq: 2, Seq: 1}, {Projection: "ledger", Verdict: outbox.VerdictMatch, Seq: 2}}}
-	want := []outbox.Verification{{CampaignID: "a", Projection: "trail", Seq: 2, Verdict: outbox.VerdictFailed, Error: result.Error}, {CampaignID: "a", Projection: "ledger", Seq: 2, Verdict: outbox.VerdictMatch}}
+	run := replay.Run{Kind: replay.RunVerify, Projections: []string{"trail", "ledger"}}
+	result := replay.RunResult{CampaignID: "a", Outcome: replay.OutcomeFailed, Seq: 2, Error: "event 2 cannot be replayed: no seat", Projections: []replay.ProjectionResult{
+		{Projection: "trail", Error: "no seat", ErrorSeq: 2, Seq: 1}, {Projection: "ledger", Verdict: campaign.VerdictMatch, Seq: 2}}}
+	want := []campaign.Verification{{CampaignID: "a", Projection: "trail", Seq: 2, Verdict: campaign.VerdictFailed, Error: result.Error}, {CampaignID: "a", Projection: "ledger", Seq: 2, Verdict: campaign.VerdictMatch}}
 	must.Same(t, result.Verifications(run), want, "verifications")
-	gaveUp := outbox.RunResult{CampaignID: "a", Outcome: outbox.OutcomeFailed, Seq: 3, Error: "the campaign keeps changing; gave up after 5 tries"}
+	gaveUp := replay.RunResult{CampaignID: "a", Outcome: replay.OutcomeFailed, Seq: 3, Error: "the campaign keeps changing; gave up after 5 tries"}
 	must.Equal(t, len(gaveUp.Verifications(run)), 0, "after it gave up")
 }
 
@@ -185,53 +186,53 @@ func TestVerify_thatFailsForOneProjectionLeavesAVerificationOfThatOne(t *testing
 func TestRebuild_saysThatAPausedProjectionLacksEvents(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Ledger})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Noted("a")).PauseProjection("ledger", "a").Feed(enginetest.Noted("a"))
-	rebuild := outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{"a"}}
+	rebuild := replay.RunRequest{Kind: replay.RunRebuild, Campaigns: []string{"a"}}
 	run := b.RunToEnd(rebuild)
-	must.Hold(t, run.Verdict == "" && run.Counts.NotCompared == 1 && run.Status == outbox.RunCompleted, "the run says %q, %+v", run.Verdict, run.Counts)
+	must.Hold(t, run.Verdict == "" && run.Counts.NotCompared == 1 && run.Status == replay.RunCompleted, "the run says %q, %+v", run.Verdict, run.Counts)
 	result := b.RunResult(run, "a")
 	left := result.NotCompared()
 	must.Hold(t, len(left) == 1 && left[0].Projection == "ledger" && left[0].FromSeq == 3 && left[0].UntilSeq == 3, "not compared are %+v", left)
 	b.ExecProjections(`delete from trail where seq = 1`)
 	run = b.RunToEnd(rebuild)
-	must.Hold(t, run.Verdict == outbox.VerdictDrift && run.Counts.Drifted == 1, "the run says %q, %+v", run.Verdict, run.Counts)
+	must.Hold(t, run.Verdict == campaign.VerdictDrift && run.Counts.Drifted == 1, "the run says %q, %+v", run.Verdict, run.Counts)
 }
 
 func TestVerify_comparesNoProjectionThatIsBehind(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")})
 	b.Feed(enginetest.Notes("a b", 3)...).PauseProjection("track", "a").Feed(enginetest.Notes("a", 5)...)
-	verify := b.StartRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true})
+	verify := b.StartRun(replay.RunRequest{Kind: replay.RunVerify, All: true})
 	b.ResumeProjection("track", "a")
 	b.StepRuns()
 
 	run := b.MustRun(verify.ID)
-	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == "" && run.Counts == (outbox.RunCounts{Matched: 1, NotCompared: 1}) && run.Campaigns.Done == 2, "run %+v", run)
+	must.Hold(t, run.Status == replay.RunCompleted && run.Verdict == "" && run.Counts == (replay.RunCounts{Matched: 1, NotCompared: 1}) && run.Campaigns.Done == 2, "run %+v", run)
 	result := b.RunResult(run, "a")
 	left := result.NotCompared()
-	must.Hold(t, result.Error == "" && slices.Equal(left, []outbox.NotCompared{{CampaignID: "a", Projection: "track", State: outbox.CursorBehind, FromSeq: 1, UntilSeq: 8}}), "result %+v, not compared are %v", result, left)
+	must.Hold(t, result.Error == "" && slices.Equal(left, []campaign.NotCompared{{CampaignID: "a", Projection: "track", State: campaign.CursorBehind, FromSeq: 1, UntilSeq: 8}}), "result %+v, not compared are %v", result, left)
 	for _, p := range result.Projections {
 		behind := p.Projection == "track"
-		must.Hold(t, (p.Verdict == outbox.VerdictMatch) != behind && p.Error == "" && (!behind || p.Seq == 3), "%+v", p)
+		must.Hold(t, (p.Verdict == campaign.VerdictMatch) != behind && p.Error == "" && (!behind || p.Seq == 3), "%+v", p)
 	}
 	known, err := b.Verifications(t.Context(), "a")
-	must.Hold(t, err == nil && !slices.ContainsFunc(known, func(v outbox.Verification) bool { return v.Projection == "track" }), "verifications %+v, %v", known, err)
+	must.Hold(t, err == nil && !slices.ContainsFunc(known, func(v campaign.Verification) bool { return v.Projection == "track" }), "verifications %+v, %v", known, err)
 	b.RunToEnd(enginetest.Everything)
-	run = runsOf(t, b, outbox.RunVerify)[1]
-	must.Hold(t, run.Verdict == outbox.VerdictMatch && run.Counts.Matched == 2, "run %+v once the replay is done, want two matches", run)
+	run = runsOf(t, b, replay.RunVerify)[1]
+	must.Hold(t, run.Verdict == campaign.VerdictMatch && run.Counts.Matched == 2, "run %+v once the replay is done, want two matches", run)
 }
 
 func TestVerify_tellsWhatAPausedProjectionLacks(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, strings.ReplaceAll(enginetest.Trail, "trail", "track")})
 	b.Feed(enginetest.Notes("a b", 3)...).PauseProjection("track", "")
-	if run := b.RunToEnd(enginetest.Everything); run.Verdict != outbox.VerdictMatch || run.Counts.Matched != 2 {
+	if run := b.RunToEnd(enginetest.Everything); run.Verdict != campaign.VerdictMatch || run.Counts.Matched != 2 {
 		t.Errorf("run %+v while nothing is lacking, want two matches", run)
 	}
 	b.Feed(enginetest.Notes("a", 2)...)
 	run := b.RunToEnd(enginetest.Everything)
-	must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == "" && run.Counts == (outbox.RunCounts{Matched: 1, NotCompared: 1}), "run %+v", run)
+	must.Hold(t, run.Status == replay.RunCompleted && run.Verdict == "" && run.Counts == (replay.RunCounts{Matched: 1, NotCompared: 1}), "run %+v", run)
 	left := b.RunResult(run, "a").NotCompared()
-	must.Hold(t, slices.Equal(left, []outbox.NotCompared{{CampaignID: "a", Projection: "track", State: outbox.CursorPaused, FromSeq: 4, UntilSeq: 5}}), "not compared are %v", left)
+	must.Hold(t, slices.Equal(left, []campaign.NotCompared{{CampaignID: "a", Projection: "track", State: campaign.CursorPaused, FromSeq: 4, UntilSeq: 5}}), "not compared are %v", left)
 	b.ExecProjections(`update track set seq = 77 where campaign_id = 'a' and place = 2`)
 	run = b.RunToEnd(enginetest.Everything)
-	must.Hold(t, run.Verdict == outbox.VerdictDrift && run.Counts == (outbox.RunCounts{Matched: 1, Drifted: 1}), "run %+v, want a drift among what it has", run)
+	must.Hold(t, run.Verdict == campaign.VerdictDrift && run.Counts == (replay.RunCounts{Matched: 1, Drifted: 1}), "run %+v, want a drift among what it has", run)
 	must.Equal(t, len(b.RunResult(run, "a").NotCompared()), 1, "beside a drift not compared")
 }

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -17,9 +17,9 @@ type WorkerConfig struct {
 	Set          *projection.Set
 	Worker       queue.Worker // the claiming worker
 	Logger       *slog.Logger
-	PollInterval time.Duration // 0 means outbox.DefaultPoll
-	Lease        time.Duration // 0 means outbox.DefaultLease
-	Parallel     int           // campaigns that a run works on concurrently; 0 means outbox.DefaultRunParallel
+	PollInterval time.Duration // 0 means event.DefaultPoll
+	Lease        time.Duration // 0 means event.DefaultLease
+	Parallel     int           // campaigns that a run works on concurrently; 0 means event.DefaultRunParallel
 	Rate         int64         // maximum events per second of all runs of this process; 0 is no limit
 	// VerifyEvery is how often a campaign is verified in the background; 0 means never.
 	VerifyEvery time.Duration
@@ -42,13 +42,13 @@ const pruneInterval = time.Hour
 // NewWorker returns a worker. Work starts it.
 func NewWorker(c WorkerConfig) *Worker {
 	if c.PollInterval <= 0 {
-		c.PollInterval = outbox.DefaultPoll
+		c.PollInterval = event.DefaultPoll
 	}
 	if c.Lease <= 0 {
-		c.Lease = outbox.DefaultLease
+		c.Lease = event.DefaultLease
 	}
 	if c.Parallel <= 0 {
-		c.Parallel = outbox.DefaultRunParallel
+		c.Parallel = event.DefaultRunParallel
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // system is the made-up game system whose events the sample carries.
@@ -21,7 +21,7 @@ type campaign struct {
 
 	poisonAt int64 // seq of the second seat for one user; 0 for none
 	id       string
-	queue    []func() outbox.Event // what is bound to happen next, in order
+	queue    []func() event.Event // what is bound to happen next, in order
 	players  []player
 	session  string
 	scene    string
@@ -51,9 +51,9 @@ func newCampaign(c Config, index, size int, poisoned bool) *campaign {
 }
 
 // event is what happens next.
-func (c *campaign) event() outbox.Event {
+func (c *campaign) event() event.Event {
 	c.seq++
-	var e outbox.Event
+	var e event.Event
 	if c.seq == c.poisonAt {
 		e = c.secondSeat()
 	} else {
@@ -72,24 +72,24 @@ func (c *campaign) event() outbox.Event {
 	return e
 }
 
-func (c *campaign) then(steps ...func() outbox.Event) { c.queue = append(c.queue, steps...) }
+func (c *campaign) then(steps ...func() event.Event) { c.queue = append(c.queue, steps...) }
 
 func pick[T any](c *campaign, from []T) T { return from[c.rng.IntN(len(from))] }
 
 // byPlayer is an event a participant caused, about some entity.
-func (c *campaign) byPlayer(p player, eventType, entityType, entity string, payload map[string]any) outbox.Event {
-	return outbox.Event{EventType: eventType, ActorType: "participant", ActorID: p.participant,
+func (c *campaign) byPlayer(p player, eventType, entityType, entity string, payload map[string]any) event.Event {
+	return event.Event{EventType: eventType, ActorType: "participant", ActorID: p.participant,
 		EntityType: entityType, EntityID: entity, SessionID: c.session, Payload: object(payload)}
 }
 
 // bySystem is an event the game rules caused, about some entity.
-func (c *campaign) bySystem(eventType, entityType, entity string, payload map[string]any) outbox.Event {
-	return outbox.Event{EventType: eventType, ActorType: "system",
+func (c *campaign) bySystem(eventType, entityType, entity string, payload map[string]any) event.Event {
+	return event.Event{EventType: eventType, ActorType: "system",
 		EntityType: entityType, EntityID: entity, SessionID: c.session, Payload: object(payload)}
 }
 
 // byRules is an event of the game system itself.
-func (c *campaign) byRules(name, entityType, entity string, payload map[string]any) outbox.Event {
+func (c *campaign) byRules(name, entityType, entity string, payload map[string]any) event.Event {
 	e := c.bySystem("sys."+system+"."+name, entityType, entity, payload)
 	meta := map[string]any{"system_id": system, "system_version": "1.0.0"}
 	if c.scene != "" {
@@ -99,7 +99,7 @@ func (c *campaign) byRules(name, entityType, entity string, payload map[string]a
 	return e
 }
 
-func (c *campaign) inScene(e outbox.Event) outbox.Event {
+func (c *campaign) inScene(e event.Event) event.Event {
 	e.Metadata = object(map[string]any{"scene_id": c.scene})
 	return e
 }
@@ -108,7 +108,7 @@ func (c *campaign) inScene(e outbox.Event) outbox.Event {
 // seat and the players with their characters.
 func (c *campaign) found() {
 	name := pick(c, places) + " " + pick(c, troubles)
-	c.then(func() outbox.Event {
+	c.then(func() event.Event {
 		return c.bySystem("campaign.created", "campaign", c.id, map[string]any{
 			"name": name, "game_system": system, "gm_mode": "human", "locale": pick(c, locales),
 			"intent": pick(c, []string{"STANDARD", "STANDARD", "SANDBOX"}), "access_policy": pick(c, []string{"PRIVATE", "PUBLIC"}),
@@ -124,14 +124,14 @@ func (c *campaign) found() {
 		c.join(p, "player", "member")
 		c.create(p)
 	}
-	c.then(func() outbox.Event {
+	c.then(func() event.Event {
 		return c.byPlayer(gm, "campaign.updated", "campaign", c.id, map[string]any{"fields": map[string]any{"status": "active"}})
 	})
 }
 
 func (c *campaign) join(p player, role, access string) {
 	name := pick(c, people)
-	c.then(func() outbox.Event {
+	c.then(func() event.Event {
 		return c.bySystem("participant.joined", "participant", p.participant, map[string]any{
 			"participant_id": p.participant, "user_id": p.user, "name": name, "role": role, "controller": "human",
 			"campaign_access": access, "pronouns": pick(c, pronouns), "avatar_asset_id": "avatar_" + pick(c, covers), "avatar_set_id": "sample_avatars_v1",
@@ -141,12 +141,12 @@ func (c *campaign) join(p player, role, access string) {
 
 func (c *campaign) create(p player) {
 	name := pick(c, heroes)
-	c.then(func() outbox.Event {
+	c.then(func() event.Event {
 		return c.byPlayer(p, "character.created", "character", p.character, map[string]any{
 			"character_id": p.character, "name": name, "kind": "pc", "owner_participant_id": p.participant,
 			"avatar_asset_id": "avatar_" + pick(c, covers), "avatar_set_id": "sample_avatars_v1",
 		})
-	}, func() outbox.Event {
+	}, func() event.Event {
 		return c.byRules("character_profile_replaced", "character", p.character, map[string]any{
 			"character_id": p.character, "profile": map[string]any{
 				"calling": pick(c, callings), "level": 1 + c.rng.IntN(4), "hp_max": 6 + c.rng.IntN(5), "stress_max": 6, "evasion": 9 + c.rng.IntN(4),
@@ -159,7 +159,7 @@ func (c *campaign) create(p player) {
 
 // secondSeat is the poisonous event: somebody who sits at the table already
 // takes another seat, which a faithful read model refuses.
-func (c *campaign) secondSeat() outbox.Event {
+func (c *campaign) secondSeat() event.Event {
 	gm := c.players[0]
 	return c.bySystem("participant.joined", "participant", id(c.rng, 26), map[string]any{
 		"participant_id": id(c.rng, 26), "user_id": gm.user, "name": pick(c, people), "role": "player", "controller": "human",

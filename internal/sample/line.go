@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // line is an event as append reads it: only what append needs to be told.
@@ -27,7 +27,7 @@ type line struct {
 
 // Line is an event as a line of JSON that `outboxweb append` reads, its line
 // feed included.
-func Line(e outbox.Event) ([]byte, error) {
+func Line(e event.Event) ([]byte, error) {
 	text, err := json.Marshal(line{CampaignID: e.CampaignID, Seq: e.Seq, EventID: e.EventID, EventType: e.EventType, OccurredAt: e.OccurredAt,
 		ActorType: e.ActorType, ActorID: e.ActorID, EntityType: e.EntityType, EntityID: e.EntityID, SessionID: e.SessionID,
 		RequestID: e.RequestID, CorrelationID: e.CorrelationID, Metadata: e.Metadata, Payload: e.Payload})

@@ -11,7 +11,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // window is the time before Config.End in which the campaigns are played.
@@ -30,26 +30,26 @@ type Config struct {
 	End       time.Time // when the last events happen
 }
 
-// Validate reports what is wrong with a Config, as an *outbox.Refusal whose
+// Validate reports what is wrong with a Config, as an *event.Refusal whose
 // Field is the name of the flag at fault.
 func (c Config) Validate() error {
 	switch {
 	case c.Campaigns < 1:
-		return outbox.Invalid("campaigns", "--campaigns must be 1 or more")
+		return event.Invalid("campaigns", "--campaigns must be 1 or more")
 	case c.Events < c.Campaigns:
-		return outbox.Invalid("events", "--events %d is too few for %d campaigns; each needs at least one", c.Events, c.Campaigns)
+		return event.Invalid("events", "--events %d is too few for %d campaigns; each needs at least one", c.Events, c.Campaigns)
 	case c.Poison < 0 || c.Poison > c.Campaigns:
-		return outbox.Invalid("poison", "--poison must lie between 0 and --campaigns (%d)", c.Campaigns)
+		return event.Invalid("poison", "--poison must lie between 0 and --campaigns (%d)", c.Campaigns)
 	case c.Events < c.Campaigns+c.Poison*(smallestPoisoned-1):
-		return outbox.Invalid("events", "--events %d is too few for %d campaigns of which %d carry a poisonous event", c.Events, c.Campaigns, c.Poison)
+		return event.Invalid("events", "--events %d is too few for %d campaigns of which %d carry a poisonous event", c.Events, c.Campaigns, c.Poison)
 	}
 	return nil
 }
 
 // Events yields the journal in global time order, seq and event_id included.
 // The Config must be valid. Memory grows with campaigns, not with events.
-func Events(c Config) iter.Seq[outbox.Event] {
-	return func(yield func(outbox.Event) bool) {
+func Events(c Config) iter.Seq[event.Event] {
+	return func(yield func(event.Event) bool) {
 		tables := newTimeline(c)
 		for tables.Len() > 0 {
 			next := tables.campaigns[0]

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 var end = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
@@ -46,7 +46,7 @@ func TestEvents_isDenseOrderedAcceptableAndPoisonedAsAskedFor(t *testing.T) {
 				}
 				seats[seat] = true
 			}
-			err := e.Normalize(outbox.DefaultMaxPayload)
+			err := e.Normalize(event.DefaultMaxPayload)
 			must.Need(t, err == nil, "%+v: event %d (%s): %v", c, n, e.EventType, err)
 		}
 		must.Hold(t, n == c.Events && len(seqs) == c.Campaigns && len(poisonedAt) == c.Poison, "%+v gave %d events in %d campaigns, of which %d are poisoned", c, n, len(seqs), len(poisonedAt))
@@ -73,7 +73,7 @@ func TestValidate_namesTheFlag(t *testing.T) {
 		"events":    {Campaigns: 5, Events: 4},
 		"poison":    {Campaigns: 5, Events: 50, Poison: 6},
 	} {
-		refusal, ok := c.Validate().(*outbox.Refusal)
+		refusal, ok := c.Validate().(*event.Refusal)
 		must.Hold(t, ok && refusal.Field == field, "%+v: %v, want a refusal about %s", c, refusal, field)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 const (
 	sampleInterval = time.Minute
-	// The campaigns that are the longest behind are sampled too, if it is for more than outbox.SampledBehind.
+	// The campaigns that are the longest behind are sampled too, if it is for more than SampledBehind.
 	lateSampled         = 100
-	campaignSamplesKept = outbox.MinutesKept
+	campaignSamplesKept = MinutesKept
 )
 
 // Samples writes and reads the samples of a store. It is safe for concurrent use, also by several
@@ -49,7 +49,7 @@ func (s *Samples) Sample(ctx context.Context) error {
 	}
 	now := sampleOf(sum, sum.AsOf.Truncate(sampleInterval))
 	last, err := s.last(ctx, now.At)
-	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > outbox.SampledBehind
+	late := sum.Oldest != nil && sum.AsOf.Sub(sum.Oldest.EnqueuedAt) > SampledBehind
 	if err == nil && now.At.After(last.At) && (differ(now, last) || late) {
 		err = s.writeSample(ctx, last, now)
 	}
@@ -65,7 +65,7 @@ func (s *Samples) Sample(ctx context.Context) error {
 // SampleLeft writes what earlier processes left as a sample at the end of the minute in which the last
 // of them was seen, so that what they did after their last sample is not counted for the minute in
 // which the next process samples. The caller must not have changed anything before.
-func (s *Samples) SampleLeft(ctx context.Context, earlier []outbox.InstanceState) error {
+func (s *Samples) SampleLeft(ctx context.Context, earlier []campaign.InstanceState) error {
 	minute := leftAt(earlier)
 	if minute.IsZero() || minute.After(sqldb.At(s.core.Now())) {
 		return nil // the next regular sample is in time
@@ -94,7 +94,7 @@ func (s *Samples) SampleLeft(ctx context.Context, earlier []outbox.InstanceState
 }
 
 // leftAt is the end of the minute in which the last of the instances was seen; zero without any.
-func leftAt(instances []outbox.InstanceState) time.Time {
+func leftAt(instances []campaign.InstanceState) time.Time {
 	var seen time.Time
 	for _, i := range instances {
 		if i.LastSeen.After(seen) {
@@ -107,8 +107,8 @@ func leftAt(instances []outbox.InstanceState) time.Time {
 	return seen.Truncate(sampleInterval).Add(sampleInterval)
 }
 
-func sampleOf(sum outbox.Summary, at time.Time) outbox.Sample {
-	x := outbox.Sample{At: at, Counts: sum.Counts, LagEvents: sum.Lag.Events, Blocked: sum.Campaigns.Blocked, Applied: sum.Worker.Applied, Failed: sum.Worker.Failed}
+func sampleOf(sum campaign.Summary, at time.Time) Sample {
+	x := Sample{At: at, Counts: sum.Counts, LagEvents: sum.Lag.Events, Blocked: sum.Campaigns.Blocked, Applied: sum.Worker.Applied, Failed: sum.Worker.Failed}
 	if sum.Oldest != nil {
 		x.OldestEnqueuedAt = sum.Oldest.EnqueuedAt
 	}
@@ -116,22 +116,22 @@ func sampleOf(sum outbox.Summary, at time.Time) outbox.Sample {
 }
 
 // differ reports whether samples differ in more than their time.
-func differ(a, b outbox.Sample) bool {
+func differ(a, b Sample) bool {
 	a.At = b.At
 	return a != b
 }
 
 const sampleColumns = `minute, pending, processing, failed, dead, lag_events, blocked, oldest_enqueued_at, applied_total, failed_total`
 
-func scanSample(row sqldb.Row) (x outbox.Sample, err error) {
+func scanSample(row sqldb.Row) (x Sample, err error) {
 	c := &x.Counts
 	err = row.Scan(sqldb.ScanTime(&x.At), &c.Pending, &c.Processing, &c.Failed, &c.Dead, &x.LagEvents, &x.Blocked, sqldb.ScanTime(&x.OldestEnqueuedAt), &x.Applied, &x.Failed)
 	return x, err
 }
 
 // last is the last sample up to a time, and empty without one.
-func (s *Samples) last(ctx context.Context, at time.Time) (outbox.Sample, error) {
-	return store.Reading(ctx, s.core, "", func(t *store.Tx) (outbox.Sample, error) {
+func (s *Samples) last(ctx context.Context, at time.Time) (Sample, error) {
+	return store.Reading(ctx, s.core, "", func(t *store.Tx) (Sample, error) {
 		last, _, err := sqldb.First(t, scanSample, `select `+sampleColumns+` from samples where minute <= $1 order by minute desc limit 1`, at.UnixMicro())
 		return last, err
 	})
@@ -154,7 +154,7 @@ on conflict (campaign_id, minute) do nothing`
 
 // writeSample writes a sample. The last one is kept however old it is: the totals of the next are
 // counted from it.
-func (s *Samples) writeSample(ctx context.Context, last, x outbox.Sample) error {
+func (s *Samples) writeSample(ctx context.Context, last, x Sample) error {
 	minute := x.At.UnixMicro()
 	return s.core.Journal().Write(ctx, func(t *store.Tx) error {
 		var b sqldb.Batch
@@ -176,7 +176,7 @@ func (s *Samples) writeSample(ctx context.Context, last, x outbox.Sample) error 
 	})
 }
 
-func addSample(t *store.Tx, b *sqldb.Batch, x outbox.Sample) error {
+func addSample(t *store.Tx, b *sqldb.Batch, x Sample) error {
 	minute, c := x.At.UnixMicro(), x.Counts
 	b.Exec(nil, insertSample, minute, c.Pending, c.Processing, c.Failed, c.Dead, x.LagEvents, x.Blocked, sqldb.MicrosOrNull(x.OldestEnqueuedAt), x.Applied, x.Failed)
 	return writeBacklog(t, b, minute)
@@ -184,9 +184,9 @@ func addSample(t *store.Tx, b *sqldb.Batch, x outbox.Sample) error {
 
 // addLate samples the campaigns that are the longest behind.
 func addLate(b *sqldb.Batch, minute int64) {
-	b.Exec(nil, insertLate, minute, minute-outbox.SampledBehind.Microseconds(), lateSampled)
+	b.Exec(nil, insertLate, minute, minute-SampledBehind.Microseconds(), lateSampled)
 	for _, series := range seriesSteps {
-		b.Exec(nil, insertBehind, seconds(series.step), floor(minute, series.step), minute-outbox.SampledBehind.Microseconds(), lateSampled)
+		b.Exec(nil, insertBehind, seconds(series.step), floor(minute, series.step), minute-SampledBehind.Microseconds(), lateSampled)
 	}
 }
 
@@ -204,17 +204,17 @@ const historiesKept = 16
 // historyCache has the recent history of each range that is read.
 type historyCache struct {
 	mu     sync.Mutex
-	ranges map[outbox.Range]*store.Snapshot[outbox.History]
+	ranges map[Range]*store.Snapshot[History]
 }
 
-func (c *historyCache) of(r outbox.Range) *store.Snapshot[outbox.History] {
+func (c *historyCache) of(r Range) *store.Snapshot[History] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ranges == nil || c.ranges[r] == nil && len(c.ranges) >= historiesKept {
-		c.ranges = make(map[outbox.Range]*store.Snapshot[outbox.History])
+		c.ranges = make(map[Range]*store.Snapshot[History])
 	}
 	if c.ranges[r] == nil {
-		c.ranges[r] = new(store.Snapshot[outbox.History])
+		c.ranges[r] = new(store.Snapshot[History])
 	}
 	return c.ranges[r]
 }
@@ -227,8 +227,8 @@ func (c *historyCache) forget() {
 
 // History is the data of charts over a range, at most a second old. Callers share it and must
 // not change it.
-func (s *Samples) History(ctx context.Context, r outbox.Range) (outbox.History, error) {
-	return s.histories.of(r).Get(ctx, func() (outbox.History, error) { return s.readHistory(context.WithoutCancel(ctx), r) })
+func (s *Samples) History(ctx context.Context, r Range) (History, error) {
+	return s.histories.of(r).Get(ctx, func() (History, error) { return s.readHistory(context.WithoutCancel(ctx), r) })
 }
 
 // A sample is taken each minute in which something changed. The last one before the time is what the
@@ -239,7 +239,7 @@ from samples
 where minute >= coalesce((select max(minute) from samples where minute <= $1), 0)
 order by minute desc`
 
-// Pace is the rate that estimates of time assume, from the samples of a day; see outbox.Pace. It is
+// Pace is the rate that estimates of time assume, from the samples of a day; see campaign.Pace. It is
 // shared and at most a second old.
 func (s *Samples) Pace(ctx context.Context) (float64, error) {
 	summary, err := s.core.Summary(ctx)
@@ -263,17 +263,17 @@ func (s *Samples) Pace(ctx context.Context) (float64, error) {
 		if first > since {
 			totals = append(totals, 0) // until the first sample there was nothing to count
 		}
-		return outbox.Pace(summary.Throughput.AppliedPerSecond, totals), nil
+		return campaign.Pace(summary.Throughput.AppliedPerSecond, totals), nil
 	})
 }
 
-func (s *Samples) readHistory(ctx context.Context, r outbox.Range) (outbox.History, error) {
+func (s *Samples) readHistory(ctx context.Context, r Range) (History, error) {
 	sum, err := s.core.Summary(ctx) // the running step
 	if err != nil {
-		return outbox.History{}, err
+		return History{}, err
 	}
 	w := r.Window(sqldb.At(s.core.Now()))
-	h := outbox.History{Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
+	h := History{Range: r.Label(), Span: r.Span(), From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Window: w}
 	err = s.core.Journal().Read(ctx, func(t *store.Tx) error {
 		instances, err := t.RecentInstances(w.From)
 		if err != nil {
@@ -283,18 +283,18 @@ func (s *Samples) readHistory(ctx context.Context, r outbox.Range) (outbox.Histo
 		if err != nil {
 			return err
 		}
-		atWork := outbox.AtWork(instances, w.Now)
+		atWork := AtWork(instances, w.Now)
 		if w.To.After(w.Now) {
 			live := sampleOf(sum, w.Now)
 			samples = append(samples, live)
-			over := !slices.ContainsFunc(atWork, func(x outbox.Interval) bool { return x.To.After(w.Now) })
+			over := !slices.ContainsFunc(atWork, func(x Interval) bool { return x.To.After(w.Now) })
 			if left := leftAt(instances); over && left.Before(w.Now) && (len(samples) == 1 || samples[len(samples)-2].At.Before(left)) {
 				live.At = left // what the next start will sample
 				samples = slices.Insert(samples, len(samples)-1, live)
 			}
 		}
-		lost := outbox.LostInstances(instances, w.Now)
-		h.Points = outbox.Points(samples, w, atWork, lost)
+		lost := LostInstances(instances, w.Now)
+		h.Points = Points(samples, w, atWork, lost)
 		if err := readSeries(t, &h, &s.tally); err != nil {
 			return err
 		}
@@ -326,16 +326,16 @@ order by at`
 
 // CampaignHistory lists how far behind a campaign was over a range, in order: at each minute, or
 // at most in each quarter of an hour where that is the range's resolution, without the age of the
-// oldest event. Without a point it was behind for less than outbox.SampledBehind, or a hundred
+// oldest event. Without a point it was behind for less than SampledBehind, or a hundred
 // campaigns were for longer.
-func (s *Samples) CampaignHistory(ctx context.Context, id string, r outbox.Range) ([]outbox.CampaignPoint, error) {
+func (s *Samples) CampaignHistory(ctx context.Context, id string, r Range) ([]CampaignPoint, error) {
 	w := r.Window(sqldb.At(s.core.Now()))
 	query, args := selectCampaignMinutes, []any{id, w.From.UnixMicro(), w.To.UnixMicro()}
-	if storedStep(w) == outbox.CoarseStep {
-		query, args = selectCampaignQuarters, append(args, seconds(outbox.CoarseStep))
+	if storedStep(w) == CoarseStep {
+		query, args = selectCampaignQuarters, append(args, seconds(CoarseStep))
 	}
-	return store.Reading(ctx, s.core, fmt.Sprintf("read the history of campaign %q", id), func(t *store.Tx) ([]outbox.CampaignPoint, error) {
-		return sqldb.All(t, func(row sqldb.Row) (p outbox.CampaignPoint, err error) {
+	return store.Reading(ctx, s.core, fmt.Sprintf("read the history of campaign %q", id), func(t *store.Tx) ([]CampaignPoint, error) {
+		return sqldb.All(t, func(row sqldb.Row) (p CampaignPoint, err error) {
 			var minute, oldest int64
 			err = row.Scan(&minute, &p.LagEvents, &oldest)
 			p.At, p.LagSeconds = sqldb.At(minute), max(0, float64(minute-oldest)/1e6)

@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "^TestSeries_sumUp")) }
 
-func history(f *storetest.Fixture, over outbox.RangeName) []outbox.Point {
-	return must.Get(f.Beside().History(f.Ctx, outbox.Range{Name: over})).Or(f.TB).Points
+func history(f *storetest.Fixture, over samples.RangeName) []samples.Point {
+	return must.Get(f.Beside().History(f.Ctx, samples.Range{Name: over})).Or(f.TB).Points
 }
 
 func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
@@ -43,7 +43,7 @@ func TestSample_oncePerMinuteAndOnlyWhenSomethingChanged(t *testing.T) {
 // What is applied before the first sample is counted, and once.
 func TestHistory_countsFromTheBeginning(t *testing.T) {
 	f := storetest.Own(t)
-	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
+	beat := campaign.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	for _, step := range []struct {
 		total, want int64
 		pause       time.Duration
@@ -54,7 +54,7 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 		must.OK(t, f.Heartbeat(f.Ctx, beat))
 		f.MustSample()
 		applied := int64(0)
-		for _, p := range history(f, outbox.RangeDay) {
+		for _, p := range history(f, samples.RangeDay) {
 			applied += p.Applied
 		}
 		must.Equal(t, applied, step.want, "after", step.pause, "and", step.total, "events in all, a day's chart shows")
@@ -64,9 +64,9 @@ func TestHistory_countsFromTheBeginning(t *testing.T) {
 
 func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	f := storetest.Own(t)
-	points := history(f, outbox.RangeHour)
+	points := history(f, samples.RangeHour)
 	must.Need(t, len(points) == 1 && points[0].Incomplete, "without a sample there are points other than of the running minute: %v", points)
-	beat := outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
+	beat := campaign.InstanceState{ID: "w", StartedAt: f.Clock.Now()}
 	worked := func(applied, failed int64) {
 		beat.Applied, beat.Failed = applied, failed
 		must.OK(t, f.Heartbeat(f.Ctx, beat))
@@ -80,14 +80,14 @@ func TestHistory_tellsWhatStoodAtEachMinute(t *testing.T) {
 	f.AppendN("b", 1)
 	worked(120, 6)
 	f.MustSample()
-	points = history(f, outbox.RangeHour)
+	points = history(f, samples.RangeHour)
 	must.Need(t, len(points) == 7, "%d points, want the running minute and one for each since the one that the first sample ended", len(points))
 	first, last, running := points[1], points[5], points[6]
 	must.Hold(t, first.Counts.Pending == 3 && first.Applied == 0 && first.OldestAgeSeconds == 60, "at first: %+v", first)
 	must.Hold(t, last.Counts.Pending == 4 && last.AppliedPerSecond == 2 && last.Applied == 120 && last.Failed == 6 && last.At.Equal(f.Clock.Now()) && !last.Incomplete, "at the end: %+v", last)
 	must.Hold(t, running.Incomplete && running.Applied == 0 && running.Counts.Pending == 4, "the running minute: %+v", running)
 	f.Clock.Advance(30 * time.Minute)
-	day := history(f, outbox.RangeDay)
+	day := history(f, samples.RangeDay)
 	must.Hold(t, len(day) >= 2 && day[len(day)-1].Counts.Pending == 4 && day[0].Applied+day[1].Applied == 120, "the day: %+v", day)
 }
 
@@ -99,17 +99,17 @@ func TestCampaignHistory_keepsThoseThatAreBehindForLong(t *testing.T) {
 	f.Drain()
 	f.Clock.Advance(time.Minute)
 	f.MustSample()
-	points, err := f.CampaignHistory(f.Ctx, "slow", outbox.Range{})
+	points, err := f.CampaignHistory(f.Ctx, "slow", samples.Range{})
 	must.Hold(t, err == nil && len(points) == 2 && points[1].LagEvents == 3 && points[1].LagSeconds >= 4*60, "%+v, %v", points, err)
-	must.Equal(t, len(must.Get(f.CampaignHistory(f.Ctx, "fast", outbox.Range{})).Or(t)), 0, "a campaign a moment behind")
-	for _, name := range outbox.RangeNames {
-		h, err := f.Heatmap(f.Ctx, outbox.Range{Name: name})
+	must.Equal(t, len(must.Get(f.CampaignHistory(f.Ctx, "fast", samples.Range{})).Or(t)), 0, "a campaign a moment behind")
+	for _, name := range samples.RangeNames {
+		h, err := f.Heatmap(f.Ctx, samples.Range{Name: name})
 		must.Hold(t, err == nil && len(h.Campaigns) == 1 && h.Campaigns[0].CampaignID == "slow" && h.Campaigns[0].Worst == 3 && slices.Max(h.Campaigns[0].LagEvents) == 3, "heatmap of %s: %+v, %v", name, h, err)
 		// Two samples are at the ends of three minutes, as in the charts of all campaigns.
 		cells := slices.DeleteFunc(h.Campaigns[0].LagEvents, func(n int64) bool { return n == 0 })
-		must.Hold(t, name != outbox.RangeHour || len(cells) == 3, "heatmap of an hour has the cells %v", cells)
+		must.Hold(t, name != samples.RangeHour || len(cells) == 3, "heatmap of an hour has the cells %v", cells)
 	}
-	points, err = f.CampaignHistory(f.Ctx, "slow", outbox.Range{Name: outbox.RangeWeek})
+	points, err = f.CampaignHistory(f.Ctx, "slow", samples.Range{Name: samples.RangeWeek})
 	must.Hold(t, err == nil && len(points) != 0 && points[0].LagEvents == 3, "over a week: %+v, %v", points, err)
 }
 
@@ -128,9 +128,9 @@ func TestCampaignHistory_hasWhatBlocksItAtASample(t *testing.T) {
 	f.Drain()
 	until(2 * time.Minute)
 	f.MustSample()
-	points, err := f.CampaignHistory(f.Ctx, "a", outbox.Range{})
+	points, err := f.CampaignHistory(f.Ctx, "a", samples.Range{})
 	must.Hold(t, err == nil && len(points) == 1 && points[0].LagEvents == 95 && points[0].At.Equal(minute.Add(time.Minute)), "%+v, %v", points, err)
-	h, err := f.Heatmap(f.Ctx, outbox.Range{})
+	h, err := f.Heatmap(f.Ctx, samples.Range{})
 	must.Need(t, err == nil && len(h.Campaigns) == 1, "heatmap: %+v, %v", h, err)
 	first, _ := h.Window.Index(minute)
 	must.Equal(t, h.Campaigns[0].LagEvents[first:first+3], []int64{95, 95, 0}, "the cells of three minutes")
@@ -141,7 +141,7 @@ func TestHistory_hasAnActionAtOnce(t *testing.T) {
 	f := storetest.Own(t)
 	f.AppendN("a", 1)
 	for _, want := range []int{0, 1} {
-		h, err := f.History(f.Ctx, outbox.Range{})
+		h, err := f.History(f.Ctx, samples.Range{})
 		must.Hold(t, err == nil && len(h.Markers) == want, "%d markers (%v), want %d", len(h.Markers), err, want)
 		if want == 0 {
 			f.MustPause("a")
@@ -172,7 +172,7 @@ func TestSample_goesOnWhenTheClockIsSetBack(t *testing.T) {
 	f.Sampled("a", 1)
 	f.Clock.Advance(time.Minute)
 	f.Sampled("a", 1)
-	points := history(f, outbox.RangeHour)
+	points := history(f, samples.RangeHour)
 	must.Hold(t, len(points) == 3 && points[1].Counts.Pending == 3, "after the clock was set back the history is %+v, want the two minutes since and the running one", points)
 	must.Equal(t, f.Number(`select count(*) from samples`), 2, "samples are kept")
 }
@@ -194,8 +194,8 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 			var c samples.Counts
 			for _, label := range []string{"a", "b"}[:1+r.IntN(2)] {
 				x := counted{f.Clock.Now(), fmt.Sprintf("w-%d", i), label, int64(1 + r.IntN(50))}
-				c.Add(outbox.SeriesFailure, label, x.n)
-				c.Add(outbox.SeriesApplied, "", x.n)
+				c.Add(samples.SeriesFailure, label, x.n)
+				c.Add(samples.SeriesApplied, "", x.n)
 				all = append(all, x)
 			}
 			st.Count(fmt.Sprintf("w-%d", i), &c)
@@ -206,16 +206,16 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 			must.OK(t, st.Sample(f.Ctx))
 		}
 	}
-	for _, name := range outbox.RangeNames {
-		h := must.Get(f.Beside().History(f.Ctx, outbox.Range{Name: name})).Or(t)
+	for _, name := range samples.RangeNames {
+		h := must.Get(f.Beside().History(f.Ctx, samples.Range{Name: name})).Or(t)
 		for _, s := range h.Series {
 			want := map[int]float64{}
 			for _, x := range all {
-				if i, within := h.Window.Index(x.at); within && (s.Kind == outbox.SeriesFailure && x.label == s.Label || s.Kind == outbox.SeriesApplied && x.source == s.Label) {
+				if i, within := h.Window.Index(x.at); within && (s.Kind == samples.SeriesFailure && x.label == s.Label || s.Kind == samples.SeriesApplied && x.source == s.Label) {
 					want[i] += float64(x.n)
 				}
 			}
-			if s.Kind != outbox.SeriesFailure && s.Kind != outbox.SeriesApplied {
+			if s.Kind != samples.SeriesFailure && s.Kind != samples.SeriesApplied {
 				continue
 			}
 			for i, v := range s.Values {
@@ -236,14 +236,14 @@ func TestSeries_sumUpInstancesOnce(t *testing.T) {
 
 func TestSeries_keepTheBacklogByType(t *testing.T) {
 	f := storetest.Own(t)
-	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
+	must.OK(t, f.Heartbeat(f.Ctx, campaign.InstanceState{ID: "w", StartedAt: f.Clock.Now()}))
 	f.Sampled("a", 3)
 	f.Clock.Advance(10 * time.Minute)
 	f.Drain()
 	f.MustSample()
 	f.Clock.Advance(5 * time.Minute)
-	h := must.Get(f.Beside().History(f.Ctx, outbox.Range{})).Or(t)
-	backlog := h.Of(outbox.SeriesBacklog, "counted")
+	h := must.Get(f.Beside().History(f.Ctx, samples.Range{})).Or(t)
+	backlog := h.Of(samples.SeriesBacklog, "counted")
 	must.Need(t, len(backlog) == 1, "the backlog by type is %+v", backlog)
 	var got []float64
 	for _, v := range backlog[0].Values {
@@ -262,9 +262,9 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 	f := storetest.Own(t)
 	f.AppendN("a", 1)
 	beat := func(id, version string) {
-		must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", Version: version, StartedAt: f.Clock.Now()}))
+		must.OK(t, f.Heartbeat(f.Ctx, campaign.InstanceState{ID: id, Host: "h", Version: version, StartedAt: f.Clock.Now()}))
 		for range 2 { // a second time nothing is new
-			must.OK(t, f.Loaded(f.Ctx, outbox.InstanceState{ID: id, Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version}}))
+			must.OK(t, f.Loaded(f.Ctx, campaign.InstanceState{ID: id, Host: "h"}, []campaign.Definition{{Projection: "orders", Version: version}}))
 		}
 	}
 	beat("one", "v1")
@@ -272,7 +272,7 @@ func TestHistory_marksDeploysVersionsAndActions(t *testing.T) {
 	beat("two", "v2")
 	f.Clock.Advance(5 * time.Minute)
 	f.MustPause("a")
-	h := must.Get(f.Beside().History(f.Ctx, outbox.Range{})).Or(t)
+	h := must.Get(f.Beside().History(f.Ctx, samples.Range{})).Or(t)
 	var got []string
 	for _, m := range h.Markers {
 		got = append(got, fmt.Sprintf("%s %s %s%s", m.Kind, m.Subject, m.Previous, m.Version))
@@ -290,15 +290,15 @@ func TestSeries_haveTheRunningMinute(t *testing.T) {
 		c.Delay(30 * time.Second)
 	}
 	for _, label := range []string{"a", "b", "c", "d", "e", "f", "g", "last"} {
-		c.Add(outbox.SeriesFollowed, label, int64(len(label)))
+		c.Add(samples.SeriesFollowed, label, int64(len(label)))
 	}
 	f.Count("w", &c)
 	for range 2 {
-		h := must.Get(f.History(f.Ctx, outbox.Range{Name: outbox.RangeDay})).Or(t)
+		h := must.Get(f.History(f.Ctx, samples.Range{Name: samples.RangeDay})).Or(t)
 		end := h.Window.Buckets() - 1
-		p50, last := h.Of(outbox.SeriesLatency, "p50"), h.Of(outbox.SeriesFollowed, "g")
+		p50, last := h.Of(samples.SeriesLatency, "p50"), h.Of(samples.SeriesFollowed, "g")
 		must.Hold(t, len(p50) == 1 && p50[0].Values[end] != nil && *p50[0].Values[end] >= 27 && *p50[0].Values[end] <= 33, "the latency is %+v", p50)
-		must.Hold(t, len(last) == 1 && *last[0].Values[end] == 1 && len(h.Of(outbox.SeriesFollowed, "")) == outbox.SeriesShown+1, "beyond those with the most: %+v", last)
+		must.Hold(t, len(last) == 1 && *last[0].Values[end] == 1 && len(h.Of(samples.SeriesFollowed, "")) == samples.SeriesShown+1, "beyond those with the most: %+v", last)
 		f.Clock.Advance(2 * time.Minute)
 		f.Sampled("a", 1) // writes it
 	}

@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -21,32 +22,32 @@ where kind = $3
 group by kind, label, source, bucket`
 
 // storedStep is the step in which the series of a window are read.
-func storedStep(w outbox.Window) time.Duration {
-	if w.Step%outbox.CoarseStep == 0 {
-		return outbox.CoarseStep
+func storedStep(w Window) time.Duration {
+	if w.Step%CoarseStep == 0 {
+		return CoarseStep
 	}
 	return sampleInterval
 }
 
 // readSeries reads the series of a history, with what this process counted and has not written.
-func readSeries(t *store.Tx, h *outbox.History, counting *tally) (err error) {
+func readSeries(t *store.Tx, h *History, counting *tally) (err error) {
 	w, recorded := h.Window, h.Recorded()
-	h.Counted = map[outbox.SeriesKind]outbox.Counted{}
-	delays := make([][outbox.DelayBuckets]int64, w.Buckets())
+	h.Counted = map[SeriesKind]Counted{}
+	delays := make([][DelayBuckets]int64, w.Buckets())
 	add := func(key seriesKey, source string, bucket int, n int64) {
 		switch key.kind {
-		case outbox.SeriesDelay:
-			if b, err := strconv.Atoi(key.label); err == nil && b >= 0 && b < outbox.DelayBuckets {
+		case SeriesDelay:
+			if b, err := strconv.Atoi(key.label); err == nil && b >= 0 && b < DelayBuckets {
 				delays[bucket][b] += n
 			}
-		case outbox.SeriesApplied:
+		case SeriesApplied:
 			h.Counted[key.kind].Add(source, bucket, float64(n))
 		default:
 			h.Counted[key.kind].Add(key.label, bucket, float64(n))
 		}
 	}
-	for _, kind := range outbox.CountedSeries {
-		h.Counted[kind] = outbox.Counted{}
+	for _, kind := range CountedSeries {
+		h.Counted[kind] = Counted{}
 		err := t.Each(func(row sqldb.Row) error {
 			var key seriesKey
 			var source string
@@ -67,9 +68,9 @@ func readSeries(t *store.Tx, h *outbox.History, counting *tally) (err error) {
 			add(key, source, bucket, n)
 		}
 	})
-	h.Series = outbox.Latency(delays)
-	h.Counted[outbox.SeriesBacklog], err = readBacklog(t, w, recorded)
-	for _, kind := range append(outbox.CountedSeries, outbox.SeriesBacklog) {
+	h.Series = Latency(delays)
+	h.Counted[SeriesBacklog], err = readBacklog(t, w, recorded)
+	for _, kind := range append(CountedSeries, SeriesBacklog) {
 		h.Series = append(h.Series, h.Counted[kind].Top(kind, recorded)...)
 	}
 	return err
@@ -86,7 +87,7 @@ order by at`
 
 // readBacklog reads the backlog by event type at the sample of each step, its beginning included, at which
 // it was largest, as the chart of all does. Without a sample it is as at the sample before.
-func readBacklog(t *store.Tx, w outbox.Window, recorded []bool) (outbox.Counted, error) {
+func readBacklog(t *store.Tx, w Window, recorded []bool) (Counted, error) {
 	sets := map[int64]map[string]float64{}
 	var order []int64
 	err := t.Each(func(row sqldb.Row) error {
@@ -108,7 +109,7 @@ func readBacklog(t *store.Tx, w outbox.Window, recorded []bool) (outbox.Counted,
 	}
 	stored := storedStep(w)
 	lag := stored - sampleInterval // a quarter's sample is of its last minute
-	counted, next := outbox.Counted{}, 0
+	counted, next := Counted{}, 0
 	var current map[string]float64
 	for i := range w.Buckets() {
 		peak := current
@@ -167,21 +168,21 @@ group by bucket`
 )
 
 // Heatmap returns how far the campaigns were behind that were the furthest behind in a range. Only
-// campaigns that are behind for outbox.SampledBehind are sampled, at most a hundred at a time.
-func (s *Samples) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, error) {
+// campaigns that are behind for SampledBehind are sampled, at most a hundred at a time.
+func (s *Samples) Heatmap(ctx context.Context, r Range) (Heatmap, error) {
 	w := r.Window(sqldb.At(s.core.Now()))
-	h := outbox.Heatmap{From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Campaigns: []outbox.HeatmapRow{}, Window: w}
+	h := Heatmap{From: w.From, To: w.To, StepSeconds: w.Step.Seconds(), Campaigns: []HeatmapRow{}, Window: w}
 	step, until := seconds(storedStep(w)), w.To
-	if storedStep(w) == outbox.CoarseStep {
+	if storedStep(w) == CoarseStep {
 		until = w.From
 	}
 	err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
 		err := t.Each(func(row sqldb.Row) error {
-			x := outbox.HeatmapRow{LagEvents: make([]int64, w.Buckets())}
+			x := HeatmapRow{LagEvents: make([]int64, w.Buckets())}
 			err := row.Scan(&x.CampaignID, &x.Worst)
 			h.Campaigns = append(h.Campaigns, x)
 			return err
-		}, selectWorst, step, w.From.UnixMicro(), w.To.UnixMicro(), outbox.HeatmapRows)
+		}, selectWorst, step, w.From.UnixMicro(), w.To.UnixMicro(), HeatmapRows)
 		for i := range h.Campaigns {
 			if err != nil {
 				return err
@@ -206,26 +207,26 @@ func (s *Samples) Heatmap(ctx context.Context, r outbox.Range) (outbox.Heatmap, 
 const markersSearched = 200
 
 // markers are the markers of a window, oldest first.
-func markers(t *store.Tx, w outbox.Window, instances []outbox.InstanceState, lost []outbox.Marker) (all []outbox.Marker, capped bool, err error) {
-	all = []outbox.Marker{}
-	acts, err := store.AuditList(outbox.AuditFilter{Outcome: outbox.AuditDone, Since: w.From, Until: w.To}).Read(t, sqldb.Place{}, markersSearched)
+func markers(t *store.Tx, w Window, instances []campaign.InstanceState, lost []Marker) (all []Marker, capped bool, err error) {
+	all = []Marker{}
+	acts, err := store.AuditList(operator.AuditFilter{Outcome: operator.AuditDone, Since: w.From, Until: w.To}).Read(t, sqldb.Place{}, markersSearched)
 	if err != nil {
 		return nil, false, err
 	}
 	for _, a := range acts.Items {
-		if m, marked := outbox.MarkerOf(a); marked {
+		if m, marked := MarkerOf(a); marked {
 			all = append(all, m)
 		}
 	}
-	for _, m := range append(outbox.Deploys(instances), lost...) {
+	for _, m := range append(Deploys(instances), lost...) {
 		if _, within := w.Index(m.At); within {
 			all = append(all, m)
 		}
 	}
 	loads, err := t.VersionLoads(w.From.UnixMicro(), w.To.UnixMicro())
 	for _, l := range loads {
-		all = append(all, outbox.Marker{Kind: outbox.MarkerVersion, Subject: l.Projection, At: l.At, Version: l.Version, Previous: l.Previous, Host: l.Host})
+		all = append(all, Marker{Kind: MarkerVersion, Subject: l.Projection, At: l.At, Version: l.Version, Previous: l.Previous, Host: l.Host})
 	}
-	slices.SortStableFunc(all, func(a, b outbox.Marker) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(all, func(a, b Marker) int { return a.At.Compare(b.At) })
 	return all, acts.Ending != sqldb.AtEnd, err
 }

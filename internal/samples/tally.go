@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -16,20 +15,20 @@ import (
 
 // Counts are numbers of one wave for the series of charts. A Counts is used by one goroutine.
 type Counts struct {
-	delays  [outbox.DelayBuckets]int64
+	delays  [DelayBuckets]int64
 	labeled map[seriesKey]int64
 }
 
 type seriesKey struct {
-	kind  outbox.SeriesKind
+	kind  SeriesKind
 	label string
 }
 
 // Delay counts an applied event that waited for a time.
-func (c *Counts) Delay(d time.Duration) { c.delays[outbox.DelayBucket(d)]++ }
+func (c *Counts) Delay(d time.Duration) { c.delays[DelayBucket(d)]++ }
 
 // Add adds a number to a label of a series.
-func (c *Counts) Add(kind outbox.SeriesKind, label string, n int64) {
+func (c *Counts) Add(kind SeriesKind, label string, n int64) {
 	if n == 0 {
 		return
 	}
@@ -41,8 +40,8 @@ func (c *Counts) Add(kind outbox.SeriesKind, label string, n int64) {
 
 // AddFailure adds a failed attempt to the series of its error and of its projection.
 func (c *Counts) AddFailure(f readmodel.Failure) {
-	c.Add(outbox.SeriesFailure, f.Fingerprint, 1)
-	c.Add(outbox.SeriesFailedIn, f.Projection, 1)
+	c.Add(SeriesFailure, f.Fingerprint, 1)
+	c.Add(SeriesFailedIn, f.Projection, 1)
 }
 
 // tally keeps what this process counted in each minute until it is written.
@@ -57,7 +56,7 @@ type minuteTally struct {
 }
 
 const (
-	// tallyLabels is the maximum number of labels counted in a minute; the rest is outbox.Other.
+	// tallyLabels is the maximum number of labels counted in a minute; the rest is Other.
 	tallyLabels = 200
 	// tallyMinutes is the maximum number of minutes kept while the database cannot be written.
 	tallyMinutes = 60
@@ -78,7 +77,7 @@ func (m *minuteTally) merge(other *Counts) {
 	}
 	for key, n := range other.labeled {
 		if _, known := m.labeled[key]; !known && len(m.labeled) >= tallyLabels {
-			key.label = outbox.Other
+			key.label = Other
 		}
 		m.labeled[key] += n
 	}
@@ -145,7 +144,7 @@ on conflict (kind, step, at, label, source) do update
 set value = series_samples.value + excluded.value`
 
 // seriesSteps are the steps of stored series, and how long they are kept.
-var seriesSteps = []struct{ step, kept time.Duration }{{sampleInterval, outbox.MinutesKept + time.Hour}, {outbox.CoarseStep, store.SamplesKept}}
+var seriesSteps = []struct{ step, kept time.Duration }{{sampleInterval, MinutesKept + time.Hour}, {CoarseStep, store.SamplesKept}}
 
 // FlushCounts writes everything counted so far, also of the running minute.
 func (s *Samples) FlushCounts(ctx context.Context) error { return s.flushCounts(ctx, sqldb.FarFuture) }
@@ -174,7 +173,7 @@ func (m *minuteTally) all() map[seriesKey]int64 {
 	all := maps.Clone(m.labeled)
 	for bucket, n := range m.delays {
 		if n > 0 {
-			all[seriesKey{outbox.SeriesDelay, strconv.Itoa(bucket)}] = n
+			all[seriesKey{SeriesDelay, strconv.Itoa(bucket)}] = n
 		}
 	}
 	return all
@@ -247,7 +246,7 @@ func writeBacklog(t *store.Tx, b *sqldb.Batch, minute int64) error {
 		at := floor(minute, x.step)
 		b.Exec(nil, deleteBacklog, seconds(x.step), at)
 		for _, eventType := range slices.Sorted(maps.Keys(types)) {
-			b.Exec(nil, setSeries, string(outbox.SeriesBacklog), seconds(x.step), at, eventType, types[eventType])
+			b.Exec(nil, setSeries, string(SeriesBacklog), seconds(x.step), at, eventType, types[eventType])
 		}
 	}
 	return nil

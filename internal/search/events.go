@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -66,7 +67,7 @@ limit 1`
 )
 
 // walkFor chooses the index that leaves the fewest events to look at.
-func walkFor(f outbox.EventFilter) eventWalk {
+func walkFor(f EventFilter) eventWalk {
 	const events, position = "events e", "e.position"
 	switch {
 	case f.EventID != "":
@@ -94,13 +95,13 @@ func walkFor(f outbox.EventFilter) eventWalk {
 // seconds, with Partial set and a cursor to go on from.
 //
 // With f.Settled the first page has the position for a condition that asks for the same events. On
-// PostgreSQL that waits for appends in progress, and is outbox.ErrBusy while one stays open.
+// PostgreSQL that waits for appends in progress, and is event.ErrBusy while one stays open.
 //
 // In a range of time, events are found as long as the clocks of the processes that appended them
-// differ by at most outbox.ClockTolerance. When events occurred has no index: it is compared event by
+// differ by at most ClockTolerance. When events occurred has no index: it is compared event by
 // event.
-func (s *Search) Events(ctx context.Context, f outbox.EventFilter) (outbox.FoundEvents, error) {
-	page := outbox.FoundEvents{Page: outbox.Page[outbox.EventHit]{Items: []outbox.EventHit{}}, Looked: outbox.EventsLooked{By: "position", Exact: true}}
+func (s *Search) Events(ctx context.Context, f EventFilter) (FoundEvents, error) {
+	page := FoundEvents{Page: event.Page[EventHit]{Items: []EventHit{}}, Looked: EventsLooked{By: "position", Exact: true}}
 	if err := f.Validate(); err != nil {
 		return page, err
 	}
@@ -130,7 +131,7 @@ func (s *Search) Events(ctx context.Context, f outbox.EventFilter) (outbox.Found
 }
 
 type eventSearch struct {
-	list  *sqldb.List[outbox.Event]
+	list  *sqldb.List[event.Event]
 	times [2]keyTime // of the last two events looked at
 }
 
@@ -139,7 +140,7 @@ type keyTime struct {
 	at  time.Time
 }
 
-func searchEvents(t *store.Tx, f outbox.EventFilter) (page outbox.FoundEvents, err error) {
+func searchEvents(t *store.Tx, f EventFilter) (page FoundEvents, err error) {
 	w := walkFor(f)
 	low, high, err := searchBounds(t, w, f)
 	if err != nil {
@@ -150,7 +151,7 @@ func searchEvents(t *store.Tx, f outbox.EventFilter) (page outbox.FoundEvents, e
 	if err != nil {
 		return page, err
 	}
-	read, err := s.list.Read(t, from, sqldb.PageLimit(f.Limit, outbox.MaxPage))
+	read, err := s.list.Read(t, from, sqldb.PageLimit(f.Limit, event.MaxPage))
 	if err != nil {
 		return page, err
 	}
@@ -158,7 +159,7 @@ func searchEvents(t *store.Tx, f outbox.EventFilter) (page outbox.FoundEvents, e
 		return page, err
 	}
 	events := s.list.PageOf(from, read)
-	page.Page = outbox.Page[outbox.EventHit]{Items: make([]outbox.EventHit, len(events.Items)), NextCursor: events.NextCursor, PrevCursor: events.PrevCursor, Partial: events.Partial}
+	page.Page = event.Page[EventHit]{Items: make([]EventHit, len(events.Items)), NextCursor: events.NextCursor, PrevCursor: events.PrevCursor, Partial: events.Partial}
 	for i, e := range events.Items {
 		page.Items[i] = f.Hit(e)
 	}
@@ -169,23 +170,23 @@ func searchEvents(t *store.Tx, f outbox.EventFilter) (page outbox.FoundEvents, e
 	return page, nil
 }
 
-func newEventSearch(w eventWalk, f outbox.EventFilter, low, high int64) *eventSearch {
+func newEventSearch(w eventWalk, f EventFilter, low, high int64) *eventSearch {
 	s := &eventSearch{}
-	key := func(e outbox.Event) int64 {
+	key := func(e event.Event) int64 {
 		if w.bySeq {
 			return e.Seq
 		}
 		return e.Position
 	}
-	s.list = &sqldb.List[outbox.Event]{
+	s.list = &sqldb.List[event.Event]{
 		Name: "events " + w.name, Query: w.bare, Args: append([]any{low, high}, w.args...), Down: !f.Reverse,
 		Low: []any{int64(sqldb.FarPast)}, High: []any{int64(sqldb.FarFuture)}, Windows: searchWindows, Time: cmp.Or(f.Within, searchTime),
-		Scan: func(row sqldb.Row) (outbox.Event, error) {
+		Scan: func(row sqldb.Row) (event.Event, error) {
 			e, err := store.ScanEvent(row)
 			s.times[0], s.times[1] = s.times[1], keyTime{key(e), e.RecordedAt}
 			return e, err
 		},
-		Key: func(e outbox.Event) []any { return []any{key(e)} },
+		Key: func(e event.Event) []any { return []any{key(e)} },
 	}
 	s.list.Name += sqldb.Towards(s.list.Down)
 	if f.NeedsDocuments() {
@@ -198,8 +199,8 @@ func newEventSearch(w eventWalk, f outbox.EventFilter, low, high int64) *eventSe
 }
 
 // looked says which keys a page covers.
-func (s *eventSearch) looked(w eventWalk, from sqldb.Place, read sqldb.Stretch[outbox.Event], low, high int64) outbox.EventsLooked {
-	l := outbox.EventsLooked{Exact: w.exact, By: "position", First: high, Last: min(low+1, high)}
+func (s *eventSearch) looked(w eventWalk, from sqldb.Place, read sqldb.Stretch[event.Event], low, high int64) EventsLooked {
+	l := EventsLooked{Exact: w.exact, By: "position", First: high, Last: min(low+1, high)}
 	if w.bySeq {
 		l.By = "seq"
 	}
@@ -231,7 +232,7 @@ from campaigns
 where campaign_id = $1`
 
 // searchBounds are the keys of the walk between which a search has to look: after low, up to high.
-func searchBounds(t *store.Tx, w eventWalk, f outbox.EventFilter) (low, high int64, err error) {
+func searchBounds(t *store.Tx, w eventWalk, f EventFilter) (low, high int64, err error) {
 	if w.bySeq {
 		if found, err := t.One([]any{&high}, selectLastSeq, f.CampaignID); err != nil || !found {
 			return 0, 0, err
@@ -244,12 +245,12 @@ func searchBounds(t *store.Tx, w eventWalk, f outbox.EventFilter) (low, high int
 		return 0, head, nil
 	}
 	if !f.Until.IsZero() {
-		if high, err = recordedBefore(t, w, f.Until.Add(outbox.ClockTolerance), head); err != nil {
+		if high, err = recordedBefore(t, w, f.Until.Add(ClockTolerance), head); err != nil {
 			return 0, 0, err
 		}
 	}
 	if !f.Since.IsZero() {
-		low, err = recordedBefore(t, w, f.Since.Add(-outbox.ClockTolerance), head)
+		low, err = recordedBefore(t, w, f.Since.Add(-ClockTolerance), head)
 	}
 	return low, high, err
 }
@@ -283,7 +284,7 @@ where position = $1`
 
 // readPayloads reads the payloads of found events, for their excerpts, unless the search has read
 // them or they are hidden.
-func readPayloads(t *store.Tx, events []outbox.Event, f outbox.EventFilter) error {
+func readPayloads(t *store.Tx, events []event.Event, f EventFilter) error {
 	if f.NeedsDocuments() || f.Shown != nil && f.Shown.HidesPayloads() {
 		return nil
 	}
@@ -311,17 +312,17 @@ left join skips k on k.campaign_id = c.campaign_id and k.seq = $2 and k.undone_a
 where c.campaign_id = $1`
 
 // readStandings adds how far events got.
-func readStandings(t *store.Tx, hits []outbox.EventHit) error {
+func readStandings(t *store.Tx, hits []EventHit) error {
 	var b sqldb.Batch
 	for i := range hits {
 		e := &hits[i]
 		b.Each(func(row sqldb.Row) error {
-			var c outbox.Campaign
+			var c campaign.Campaign
 			var status, head string
 			var skipped bool
 			err := row.Scan(&status, &skipped, &c.AppliedSeq, &c.HeadSeq, &head)
-			c.HeadStatus = outbox.Status(head)
-			e.EventStanding = outbox.StandingOf(e.Seq, outbox.Status(status), skipped, c)
+			c.HeadStatus = event.Status(head)
+			e.EventStanding = StandingOf(e.Seq, event.Status(status), skipped, c)
 			return err
 		}, selectStanding, e.CampaignID, e.Seq)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -28,14 +28,14 @@ limit $3`
 
 // Find looks for what a reader may mean: a campaign by the beginning of its id, an event by its id
 // or CAMPAIGN/SEQ, an entity, a request, an error by its fingerprint or a part of it. Every lookup
-// uses an index and is bounded. Hidden values are not found; see outbox.EventFilter.
-func (s *Search) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+// uses an index and is bounded. Hidden values are not found; see EventFilter.
+func (s *Search) Find(ctx context.Context, a Asked, shown EventRedactor) ([]Finding, error) {
 	text := a.Named()
-	if text == "" || len(text) > outbox.MaxIDLength {
+	if text == "" || len(text) > event.MaxIDLength {
 		return nil, nil
 	}
-	found, err := sqldb.Reading(ctx, s.core.Journal(), fmt.Sprintf("find %q", text), func(t *store.Tx) (found []outbox.Finding, err error) {
-		for _, look := range []func(*store.Tx, outbox.Asked, outbox.EventRedactor) ([]outbox.Finding, error){findCampaigns, findEvents, findEntity, findRequest} {
+	found, err := sqldb.Reading(ctx, s.core.Journal(), fmt.Sprintf("find %q", text), func(t *store.Tx) (found []Finding, err error) {
+		for _, look := range []func(*store.Tx, Asked, EventRedactor) ([]Finding, error){findCampaigns, findEvents, findEntity, findRequest} {
 			some, err := look(t, a, shown)
 			if err != nil {
 				return nil, err
@@ -53,7 +53,7 @@ func (s *Search) Find(ctx context.Context, a outbox.Asked, shown outbox.EventRed
 
 // findCampaigns finds campaigns. With a range of time it also offers the events of the one that is named
 // whole.
-func findCampaigns(t *store.Tx, a outbox.Asked, _ outbox.EventRedactor) (found []outbox.Finding, err error) {
+func findCampaigns(t *store.Tx, a Asked, _ EventRedactor) (found []Finding, err error) {
 	for _, text := range []string{a.Named(), a.Hyphened()} {
 		if text == "" || len(found) > 0 {
 			continue
@@ -62,22 +62,22 @@ func findCampaigns(t *store.Tx, a outbox.Asked, _ outbox.EventRedactor) (found [
 			return nil, err
 		}
 		if len(found) > 0 && found[0].CampaignID == text && !a.Since.IsZero() {
-			found = append(found, foundEvents(outbox.FoundRange, a.Within(outbox.EventFilter{CampaignID: text}), "events of campaign "+text))
+			found = append(found, foundEvents(FoundRange, a.Within(EventFilter{CampaignID: text}), "events of campaign "+text))
 		}
 	}
 	return found, nil
 }
 
 // campaignsNamed finds the campaigns whose ids begin with a text.
-func campaignsNamed(t *store.Tx, text string) ([]outbox.Finding, error) {
-	return sqldb.All(t, func(row sqldb.Row) (outbox.Finding, error) {
-		f := outbox.Finding{Kind: outbox.FoundCampaign}
+func campaignsNamed(t *store.Tx, text string) ([]Finding, error) {
+	return sqldb.All(t, func(row sqldb.Row) (Finding, error) {
+		f := Finding{Kind: FoundCampaign}
 		var head string
 		var events int64
 		err := row.Scan(&f.CampaignID, &head, &events)
 		f.Certain = f.CampaignID == text
-		f.Note = outbox.Count(events, "event", "events")
-		if outbox.Status(head).Stuck() {
+		f.Note = event.Count(events, "event", "events")
+		if event.Status(head).Stuck() {
 			f.Note += ", head " + head
 		}
 		return f, err
@@ -91,8 +91,8 @@ where campaign_id = $1
   and seq = $2`
 
 // findEvents finds an event by CAMPAIGN/SEQ, and those with an id.
-func findEvents(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
-	var found []outbox.Finding
+func findEvents(t *store.Tx, a Asked, shown EventRedactor) ([]Finding, error) {
+	var found []Finding
 	if row, ok := a.Row(); ok {
 		var eventType string
 		exists, err := t.One([]any{&eventType}, selectType, row.CampaignID, row.Seq)
@@ -103,7 +103,7 @@ func findEvents(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outb
 			found = append(found, foundEvent(row.CampaignID, row.Seq, eventType))
 		}
 	}
-	page, err := lookUp(t, outbox.EventFilter{EventID: a.Named(), Shown: shown, Limit: foundOfKind})
+	page, err := lookUp(t, EventFilter{EventID: a.Named(), Shown: shown, Limit: foundOfKind})
 	for _, e := range page.Items {
 		one := foundEvent(e.CampaignID, e.Seq, e.EventType)
 		one.Certain = len(page.Items) == 1
@@ -112,14 +112,14 @@ func findEvents(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outb
 	return found, err
 }
 
-func foundEvent(campaign string, seq int64, eventType string) outbox.Finding {
-	return outbox.Finding{Kind: outbox.FoundEvent, Certain: true, CampaignID: campaign, Seq: seq, Note: eventType}
+func foundEvent(campaign string, seq int64, eventType string) Finding {
+	return Finding{Kind: FoundEvent, Certain: true, CampaignID: campaign, Seq: seq, Note: eventType}
 }
 
 // lookUp is a short search for what an index finds.
-func lookUp(t *store.Tx, f outbox.EventFilter) (outbox.FoundEvents, error) {
+func lookUp(t *store.Tx, f EventFilter) (FoundEvents, error) {
 	if f.Impossible() {
-		return outbox.FoundEvents{}, nil
+		return FoundEvents{}, nil
 	}
 	f.Within = foundWithin
 	return searchEvents(t, f)
@@ -127,11 +127,11 @@ func lookUp(t *store.Tx, f outbox.EventFilter) (outbox.FoundEvents, error) {
 
 // findEntity finds the events of an entity. With a range of time it also offers the events with the
 // text, in case it is no entity.
-func findEntity(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
-	var found []outbox.Finding
+func findEntity(t *store.Tx, a Asked, shown EventRedactor) ([]Finding, error) {
+	var found []Finding
 	kind, id := a.Entity()
 	ranged := !a.Since.IsZero()
-	for _, f := range []outbox.EventFilter{{EntityType: kind, EntityID: id}, {EntityID: a.Named()}, {EntityID: a.Hyphened()}, {EntityID: id}} {
+	for _, f := range []EventFilter{{EntityType: kind, EntityID: id}, {EntityID: a.Named()}, {EntityID: a.Hyphened()}, {EntityID: id}} {
 		if f.EntityID == "" {
 			continue
 		}
@@ -146,41 +146,41 @@ func findEntity(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outb
 		if used := page.Items[0].EntityType; kind == "" && (shown == nil || shown.Text(used) == used) {
 			f.EntityType = used
 		}
-		found = append(found, foundEvents(outbox.FoundEntity, a.Within(f), "events of "+strings.TrimSpace(f.EntityType+" "+f.EntityID)))
+		found = append(found, foundEvents(FoundEntity, a.Within(f), "events of "+strings.TrimSpace(f.EntityType+" "+f.EntityID)))
 		if ranged {
-			found[0].Kind, found[0].Certain = outbox.FoundRange, false
+			found[0].Kind, found[0].Certain = FoundRange, false
 		}
 		break
 	}
 	if ranged {
 		text := cmp.Or(id, a.Named())
-		found = append(found, foundEvents(outbox.FoundRange, a.Within(outbox.EventFilter{Q: text}), "events with the text "+text))
+		found = append(found, foundEvents(FoundRange, a.Within(EventFilter{Q: text}), "events with the text "+text))
 	}
 	return found, nil
 }
 
 // foundEvents is the list of events that f selects, as a finding.
-func foundEvents(kind outbox.FindingKind, f outbox.EventFilter, note string) outbox.Finding {
+func foundEvents(kind FindingKind, f EventFilter, note string) Finding {
 	f.Shown, f.Limit, f.Within = nil, 0, 0
-	return outbox.Finding{Kind: kind, Certain: kind != outbox.FoundRange, Events: f, Note: note}
+	return Finding{Kind: kind, Certain: kind != FoundRange, Events: f, Note: note}
 }
 
-func findRequest(t *store.Tx, a outbox.Asked, shown outbox.EventRedactor) ([]outbox.Finding, error) {
-	f := outbox.EventFilter{RequestID: a.Named(), Shown: shown, Limit: 1}
+func findRequest(t *store.Tx, a Asked, shown EventRedactor) ([]Finding, error) {
+	f := EventFilter{RequestID: a.Named(), Shown: shown, Limit: 1}
 	page, err := lookUp(t, f)
 	if err != nil || len(page.Items) == 0 {
 		return nil, err
 	}
-	return []outbox.Finding{foundEvents(outbox.FoundRequest, a.Within(f), "events of request "+f.RequestID)}, nil
+	return []Finding{foundEvents(FoundRequest, a.Within(f), "events of request "+f.RequestID)}, nil
 }
 
 // findCauses finds errors of failed and dead rows in the shared groups, by what is shown of them.
-func (s *Search) findCauses(ctx context.Context, text string, shown outbox.EventRedactor) ([]outbox.Finding, error) {
+func (s *Search) findCauses(ctx context.Context, text string, shown EventRedactor) ([]Finding, error) {
 	all, err := s.core.ErrorGroups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var found []outbox.Finding
+	var found []Finding
 	for _, g := range all.Groups {
 		example := g.Example
 		if shown != nil {
@@ -189,7 +189,7 @@ func (s *Search) findCauses(ctx context.Context, text string, shown outbox.Event
 		exact := g.Fingerprint == text
 		if len(found) < foundOfKind && (exact || strings.Contains(strings.ToLower(example), strings.ToLower(text))) {
 			line, _, _ := strings.Cut(example, "\n")
-			found = append(found, outbox.Finding{Kind: outbox.FoundCause, Certain: exact, Fingerprint: g.Fingerprint, Note: line})
+			found = append(found, Finding{Kind: FoundCause, Certain: exact, Fingerprint: g.Fingerprint, Note: line})
 		}
 	}
 	return found, nil

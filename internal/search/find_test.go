@@ -5,23 +5,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // described are findings in short: their kind, object and whether they are certain.
-func described(found []outbox.Finding) []string {
+func described(found []search.Finding) []string {
 	all := []string{}
 	for _, f := range found {
 		text := string(f.Kind)
 		switch f.Kind {
-		case outbox.FoundCampaign:
+		case search.FoundCampaign:
 			text += " " + f.CampaignID
-		case outbox.FoundEvent:
+		case search.FoundEvent:
 			text += fmt.Sprintf(" %s/%d", f.CampaignID, f.Seq)
-		case outbox.FoundCause:
+		case search.FoundCause:
 			text += " " + f.Fingerprint
 		default:
 			text += fmt.Sprintf(" %s %s %s %s %s", f.Events.CampaignID, f.Events.EntityType, f.Events.EntityID, f.Events.RequestID, f.Events.Q)
@@ -39,9 +40,9 @@ func TestFind_findsAnythingByItsName(t *testing.T) {
 	f.AppendN("c-10", 1)
 	f.Kill("c-10")
 	f.AppendN("c-1", 3)
-	f.MustAppend(outbox.Event{CampaignID: "orders", EventType: "order.placed", EventID: "ev-1", EntityType: "order", EntityID: "17", RequestID: "req-1", Payload: []byte(`{}`)},
-		outbox.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: "order-18", Payload: []byte(`{}`)},
-		outbox.Event{CampaignID: "orders", EventType: "seat.sold", EntityType: "seat", EntityID: "18", Payload: []byte(`{}`)})
+	f.MustAppend(event.Event{CampaignID: "orders", EventType: "order.placed", EventID: "ev-1", EntityType: "order", EntityID: "17", RequestID: "req-1", Payload: []byte(`{}`)},
+		event.Event{CampaignID: "orders", EventType: "order.placed", EntityType: "order", EntityID: "order-18", Payload: []byte(`{}`)},
+		event.Event{CampaignID: "orders", EventType: "seat.sold", EntityType: "seat", EntityID: "18", Payload: []byte(`{}`)})
 	for text, want := range map[string][]string{
 		"c-1":            {"campaign c-1 !", "campaign c-10"},
 		"c-10":           {"campaign c-10 !"},
@@ -66,35 +67,35 @@ func TestFind_findsAnythingByItsName(t *testing.T) {
 		"'; drop table":  {},
 		"%":              {},
 	} {
-		found, err := f.Search.Find(f.Ctx, outbox.ParseAsked(text, f.Clock.Now()), redact.Builtin())
+		found, err := f.Search.Find(f.Ctx, search.ParseAsked(text, f.Clock.Now()), redact.Builtin())
 		must.Need(t, err == nil, "%q: %v", text, err)
-		must.Equal(t, described(outbox.SortFindings(found)), want, text)
+		must.Equal(t, described(search.SortFindings(found)), want, text)
 	}
 }
 
 func TestFind_redactedIDsAreNotFound(t *testing.T) {
 	f := open(t)
 	const token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
-	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "x", EventID: token, EntityType: "user", EntityID: token, RequestID: token, Payload: []byte(`{}`)})
-	open, _ := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), nil)
+	f.MustAppend(event.Event{CampaignID: "a", EventType: "x", EventID: token, EntityType: "user", EntityID: token, RequestID: token, Payload: []byte(`{}`)})
+	open, _ := f.Search.Find(f.Ctx, search.ParseAsked(token, f.Clock.Now()), nil)
 	must.Need(t, len(open) == 3, "without redaction %v is found, want event, entity and request", described(open))
-	found, err := f.Search.Find(f.Ctx, outbox.ParseAsked(token, f.Clock.Now()), redact.Builtin())
+	found, err := f.Search.Find(f.Ctx, search.ParseAsked(token, f.Clock.Now()), redact.Builtin())
 	must.Hold(t, err == nil && len(found) == 0, "found %v, %v", described(found), err)
 }
 
 func TestValues_areThoseInUse(t *testing.T) {
 	f := open(t)
-	f.MustAppend(outbox.Event{CampaignID: "a", EventType: "b.x", EntityType: "seat", EntityID: "1", Payload: []byte(`{}`)},
-		outbox.Event{CampaignID: "a", EventType: "a.x", EntityType: "order", EntityID: "1", Payload: []byte(`{}`)},
-		outbox.Event{CampaignID: "a", EventType: "b.x", Payload: []byte(`{}`)})
+	f.MustAppend(event.Event{CampaignID: "a", EventType: "b.x", EntityType: "seat", EntityID: "1", Payload: []byte(`{}`)},
+		event.Event{CampaignID: "a", EventType: "a.x", EntityType: "order", EntityID: "1", Payload: []byte(`{}`)},
+		event.Event{CampaignID: "a", EventType: "b.x", Payload: []byte(`{}`)})
 	got := must.Get(f.Search.Values(f.Ctx)).Or(t)
-	must.Equal(t, got, outbox.EventValues{EventTypes: []string{"a.x", "b.x"}, EntityTypes: []string{"order", "seat"}})
+	must.Equal(t, got, search.EventValues{EventTypes: []string{"a.x", "b.x"}, EntityTypes: []string{"order", "seat"}})
 }
 
 func TestViews_belongToTheirOwner(t *testing.T) {
 	f := open(t)
 	save := func(owner, name, query string) error {
-		return f.Search.SaveView(f.Ctx, owner, outbox.View{List: "rows", Name: name, Query: query})
+		return f.Search.SaveView(f.Ctx, owner, search.View{List: "rows", Name: name, Query: query})
 	}
 	names := func(owner string) (all []string) {
 		views := must.Get(f.Search.Views(f.Ctx, owner, "rows")).Or(t)
@@ -108,20 +109,20 @@ func TestViews_belongToTheirOwner(t *testing.T) {
 	must.Hold(t, len(got) == 1 && got[0] == "mine status=dead", "kept as %q", got)
 	must.Equal(t, len(names("ben")), 0, "ben sees")
 	views, _ := f.Search.Views(f.Ctx, "ana", "rows")
-	refused(t, f.Search.RenameView(f.Ctx, "ben", views[0].ID, "his"), outbox.ErrNotFound)
-	refused(t, f.Search.RemoveView(f.Ctx, "ben", views[0].ID), outbox.ErrNotFound)
+	refused(t, f.Search.RenameView(f.Ctx, "ben", views[0].ID, "his"), event.ErrNotFound)
+	refused(t, f.Search.RemoveView(f.Ctx, "ben", views[0].ID), event.ErrNotFound)
 	must.OK(t, save("ana", "mine", "status=failed"))
 	must.OK(t, save("ana", "other", ""))
-	refused(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "other"), outbox.ErrConflict)
+	refused(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "other"), event.ErrConflict)
 	must.OK(t, f.Search.RenameView(f.Ctx, "ana", views[0].ID, "renamed"))
 	must.OK(t, f.Search.RemoveView(f.Ctx, "ana", views[0].ID))
 	must.Equal(t, names("ana"), []string{"other "})
-	for _, wrong := range []outbox.View{{List: "nothing", Name: "x"}, {List: "rows"}, {List: "rows", Name: "a\nb"}, {List: "rows", Name: strings.Repeat("x", 101)}, {List: "rows", Name: "x", Query: "q=" + strings.Repeat("x", 2000)}, {List: "rows", Name: "x", Query: "q=%00"}} {
-		refused(t, f.Search.SaveView(f.Ctx, "ana", wrong), outbox.ErrInvalid)
+	for _, wrong := range []search.View{{List: "nothing", Name: "x"}, {List: "rows"}, {List: "rows", Name: "a\nb"}, {List: "rows", Name: strings.Repeat("x", 101)}, {List: "rows", Name: "x", Query: "q=" + strings.Repeat("x", 2000)}, {List: "rows", Name: "x", Query: "q=%00"}} {
+		refused(t, f.Search.SaveView(f.Ctx, "ana", wrong), event.ErrInvalid)
 	}
-	for i := range outbox.MaxViews - 1 {
+	for i := range search.MaxViews - 1 {
 		must.OK(t, save("ana", fmt.Sprint("v", i), ""))
 	}
-	refused(t, save("ana", "one too many", ""), outbox.ErrConflict)
-	must.Equal(t, len(names("ana")), outbox.MaxViews, "views are kept")
+	refused(t, save("ana", "one too many", ""), event.ErrConflict)
+	must.Equal(t, len(names("ana")), search.MaxViews, "views are kept")
 }

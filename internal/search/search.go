@@ -3,14 +3,13 @@
 package search
 
 import (
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // Search finds events and keeps views. It is safe for concurrent use.
 type Search struct {
 	core   *store.Store
-	values store.Snapshot[outbox.EventValues]
+	values store.Snapshot[EventValues]
 }
 
 // New returns the Search of a store.

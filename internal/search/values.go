@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -45,12 +44,12 @@ where entity_type <> ''`
 // Values reads the values that filters of events offer: event types, and the entity types of
 // the newest events. The result is shared by all callers, up to a second old or older; they must not
 // change it.
-func (s *Search) Values(ctx context.Context) (outbox.EventValues, error) {
-	return s.values.Get(ctx, func() (outbox.EventValues, error) { return s.readValues(context.WithoutCancel(ctx)) })
+func (s *Search) Values(ctx context.Context) (EventValues, error) {
+	return s.values.Get(ctx, func() (EventValues, error) { return s.readValues(context.WithoutCancel(ctx)) })
 }
 
-func (s *Search) readValues(ctx context.Context) (outbox.EventValues, error) {
-	return sqldb.Reading(ctx, s.core.Journal(), "read the values of filters", func(t *store.Tx) (v outbox.EventValues, err error) {
+func (s *Search) readValues(ctx context.Context) (EventValues, error) {
+	return sqldb.Reading(ctx, s.core.Journal(), "read the values of filters", func(t *store.Tx) (v EventValues, err error) {
 		if v.EventTypes, err = sqldb.All(t, sqldb.Column[string], selectTypesUsed, valuesShown); err != nil {
 			return v, err
 		}

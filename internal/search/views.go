@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -18,13 +18,13 @@ order by name
 limit $3`
 
 // Views lists an owner's views of a list, by name.
-func (s *Search) Views(ctx context.Context, owner, list string) ([]outbox.View, error) {
-	return sqldb.Reading(ctx, s.core.Journal(), "list views", func(t *store.Tx) ([]outbox.View, error) {
-		return sqldb.All(t, scanView, selectViews, owner, list, outbox.MaxViews)
+func (s *Search) Views(ctx context.Context, owner, list string) ([]View, error) {
+	return sqldb.Reading(ctx, s.core.Journal(), "list views", func(t *store.Tx) ([]View, error) {
+		return sqldb.All(t, scanView, selectViews, owner, list, MaxViews)
 	})
 }
 
-func scanView(row sqldb.Row) (v outbox.View, err error) {
+func scanView(row sqldb.Row) (v View, err error) {
 	var created int64
 	err = row.Scan(&v.ID, &v.List, &v.Name, &v.Query, &created)
 	v.CreatedAt = sqldb.At(created)
@@ -62,9 +62,9 @@ where id = $2
 )
 
 // SaveView keeps a view for its owner, in place of one with the same name. It returns
-// outbox.ErrInvalid for one that cannot be kept, and outbox.ErrConflict for one too many.
-func (s *Search) SaveView(ctx context.Context, owner string, v outbox.View) error {
-	v, err := outbox.CheckView(v)
+// event.ErrInvalid for one that cannot be kept, and event.ErrConflict for one too many.
+func (s *Search) SaveView(ctx context.Context, owner string, v View) error {
+	v, err := CheckView(v)
 	if err != nil {
 		return err
 	}
@@ -76,17 +76,17 @@ func (s *Search) SaveView(ctx context.Context, owner string, v outbox.View) erro
 		if _, err := t.One([]any{&kept}, countViews, owner); err != nil {
 			return fmt.Errorf("count views: %w", err)
 		}
-		if kept > outbox.MaxViews {
-			return outbox.Conflict("there are %d views already, which is the limit; remove one first", outbox.MaxViews)
+		if kept > MaxViews {
+			return event.Conflict("there are %d views already, which is the limit; remove one first", MaxViews)
 		}
 		return nil
 	})
 }
 
-// RenameView names a view of the owner anew. It returns outbox.ErrNotFound when the owner has none
-// with the id, and outbox.ErrConflict when the name is taken.
+// RenameView names a view of the owner anew. It returns event.ErrNotFound when the owner has none
+// with the id, and event.ErrConflict when the name is taken.
 func (s *Search) RenameView(ctx context.Context, owner string, id int64, name string) error {
-	checked, err := outbox.CheckView(outbox.View{List: outbox.ViewedLists[0], Name: name})
+	checked, err := CheckView(View{List: ViewedLists[0], Name: name})
 	if err != nil {
 		return err
 	}
@@ -97,13 +97,13 @@ func (s *Search) RenameView(ctx context.Context, owner string, id int64, name st
 			return fmt.Errorf("rename view %d: %w", id, err)
 		}
 		if taken && other != id {
-			return outbox.Conflict("there is a view named %q already", checked.Name)
+			return event.Conflict("there is a view named %q already", checked.Name)
 		}
 		return changeView(t, renameView, owner, id, checked.Name)
 	})
 }
 
-// RemoveView removes a view of the owner. It returns outbox.ErrNotFound when the owner has none with
+// RemoveView removes a view of the owner. It returns event.ErrNotFound when the owner has none with
 // the id.
 func (s *Search) RemoveView(ctx context.Context, owner string, id int64) error {
 	return s.core.Journal().Write(ctx, func(t *store.Tx) error { return changeView(t, deleteView, owner, id) })
@@ -112,7 +112,7 @@ func (s *Search) RemoveView(ctx context.Context, owner string, id int64) error {
 func changeView(t *store.Tx, query, owner string, id int64, more ...any) error {
 	n, err := t.Exec(query, append([]any{owner, id}, more...)...)
 	if err == nil && n == 0 {
-		return outbox.NotFound("you have no view %d", id)
+		return event.NotFound("you have no view %d", id)
 	}
 	return err
 }

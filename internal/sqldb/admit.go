@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // missingError means that the file, database or schema of a URL does not exist.
@@ -30,7 +30,7 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	missing, absent := errors.AsType[*missingError](err)
 	switch {
 	case absent && l.config.NoCreate:
-		return outbox.Setup("%v; name the right one with %s, or create it with outboxweb migrate", missing, l.config.setting(name+"-db"))
+		return event.Setup("%v; name the right one with %s, or create it with outboxweb migrate", missing, l.config.setting(name+"-db"))
 	case absent:
 		return nil
 	case err != nil:
@@ -42,9 +42,9 @@ func (l Location) Admit(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	case have == 0 && l.config.NoCreate:
-		return outbox.Setup("the %s database %s is empty; name the right one with %s, or create its tables with outboxweb migrate", name, d.place, l.config.setting(name+"-db"))
+		return event.Setup("the %s database %s is empty; name the right one with %s, or create its tables with outboxweb migrate", name, d.place, l.config.setting(name+"-db"))
 	case have > 0 && have < want && l.config.NoMigrate:
-		return outbox.Setup("the %s database %s has version %d and this program needs %d; run outboxweb migrate", name, d.place, have, want)
+		return event.Setup("the %s database %s has version %d and this program needs %d; run outboxweb migrate", name, d.place, have, want)
 	}
 	return nil
 }
@@ -74,9 +74,9 @@ func (d *DB) standing(ctx context.Context) (have, want int64, err error) {
 	switch {
 	case err != nil:
 	case have > want:
-		err = outbox.Setup("the %s database %s has version %d and this program supports %d: it belongs to a newer outboxweb; use that one", d.Name, d.place, have, want)
+		err = event.Setup("the %s database %s has version %d and this program supports %d: it belongs to a newer outboxweb; use that one", d.Name, d.place, have, want)
 	case have < all[0].Version:
-		err = outbox.Setup("the %s database %s has version %d, from before outboxweb 0.1.0; the revision %s migrates it: run its outboxweb migrate, from go install github.com/outboxweb/outboxweb/cmd/outboxweb@%s, then this program", d.Name, d.place, have, lastUnreleased, lastUnreleased)
+		err = event.Setup("the %s database %s has version %d, from before outboxweb 0.1.0; the revision %s migrates it: run its outboxweb migrate, from go install github.com/outboxweb/outboxweb/cmd/outboxweb@%s, then this program", d.Name, d.place, have, lastUnreleased, lastUnreleased)
 	}
 	return have, want, err
 }

@@ -9,20 +9,20 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // MakeBackupDir creates a directory for copies. It may exist if it is empty.
 func MakeBackupDir(dir string) error {
 	if err := os.MkdirAll(dir, privateDir); err != nil {
-		return outbox.Setup("cannot create the backup directory %s: %v", dir, outbox.Cause(err))
+		return event.Setup("cannot create the backup directory %s: %v", dir, event.Cause(err))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return outbox.Setup("cannot read the backup directory %s: %v", dir, outbox.Cause(err))
+		return event.Setup("cannot read the backup directory %s: %v", dir, event.Cause(err))
 	}
 	if len(entries) > 0 {
-		return outbox.Setup("the backup directory %s is not empty; name a new one", dir)
+		return event.Setup("the backup directory %s is not empty; name a new one", dir)
 	}
 	return nil
 }
@@ -120,11 +120,11 @@ func (r *Restoration) find(dir string) error {
 	case len(dumps) > 0 && r.to.postgres != nil:
 		r.from = dumps[0]
 	case err == nil:
-		return outbox.Setup("the backup of the %s database in %s is of SQLite and cannot become a PostgreSQL database; name a file with --%s, such as sqlite:data/%s.db", r.name, dir, r.flag, r.name)
+		return event.Setup("the backup of the %s database in %s is of SQLite and cannot become a PostgreSQL database; name a file with --%s, such as sqlite:data/%s.db", r.name, dir, r.flag, r.name)
 	case len(dumps) > 0:
-		return outbox.Setup("the backup of the %s database in %s is of PostgreSQL and cannot become a SQLite file; name an empty database with --%s, such as postgres://USER@HOST/DATABASE?search_path=%s", r.name, dir, r.flag, schemaOf(dumps[0]))
+		return event.Setup("the backup of the %s database in %s is of PostgreSQL and cannot become a SQLite file; name an empty database with --%s, such as postgres://USER@HOST/DATABASE?search_path=%s", r.name, dir, r.flag, schemaOf(dumps[0]))
 	default:
-		return outbox.Setup("%s is not a backup for --%s: it has neither %s.db nor %s.SCHEMA.dump", dir, r.flag, r.name, r.name)
+		return event.Setup("%s is not a backup for --%s: it has neither %s.db nor %s.SCHEMA.dump", dir, r.flag, r.name, r.name)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func examineCopy(ctx context.Context, name, path string, c Config) error {
 	d := &DB{Name: name, place: path, path: path, Dialect: sqliteDialect, config: c, pool: pool}
 	have, _, err := d.standing(ctx)
 	if err == nil && have == 0 {
-		err = outbox.Setup("%s is not a backup of the %s database: it is empty", path, name)
+		err = event.Setup("%s is not a backup of the %s database: it is empty", path, name)
 	}
 	return err
 }
@@ -154,7 +154,7 @@ type Restoration struct {
 // FindBackup finds the copy of a database in a directory and checks that nothing exists at url.
 func FindBackup(ctx context.Context, dir, name, url string, c Config) (*Restoration, error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, outbox.Setup("%s is not a backup: %v", dir, outbox.Cause(err))
+		return nil, event.Setup("%s is not a backup: %v", dir, event.Cause(err))
 	}
 	r := &Restoration{name: name, flag: name + "-db", url: url}
 	var err error
@@ -178,7 +178,7 @@ func (r *Restoration) examine(ctx context.Context) error {
 	// A log left behind would be replayed into the restored database.
 	for _, path := range []string{r.to.path, r.to.path + "-wal", r.to.path + "-shm"} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			return outbox.Setup("the %s database's file %s already exists; move it away before restoring", r.name, path)
+			return event.Setup("the %s database's file %s already exists; move it away before restoring", r.name, path)
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // examinePostgres checks that the URL names the schema of the dump, and that the schema is
@@ -27,7 +27,7 @@ func (r *Restoration) examinePostgres(ctx context.Context) error {
 		return err
 	}
 	if named != dumped && !(named == "" && dumped == "public") {
-		return outbox.Setup("the backup of the %s database is of the schema %s; restore it into the same schema with --%s, such as %s", r.name, dumped, r.flag, withSearchPath(r.url, dumped))
+		return event.Setup("the backup of the %s database is of the schema %s; restore it into the same schema with --%s, such as %s", r.name, dumped, r.flag, withSearchPath(r.url, dumped))
 	}
 	if absent {
 		return nil
@@ -37,7 +37,7 @@ func (r *Restoration) examinePostgres(ctx context.Context) error {
 		return fmt.Errorf("look into the schema %s: %w", d.Schema, err)
 	}
 	if tables > 0 {
-		return outbox.Setup("the schema %s of the %s database %s has tables already; drop it, or name another database, before restoring", d.Schema, r.name, d.place)
+		return event.Setup("the schema %s of the %s database %s has tables already; drop it, or name another database, before restoring", d.Schema, r.name, d.place)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (u *postgresURL) restore(ctx context.Context, from string) error {
 func (u *postgresURL) tool(ctx context.Context, name string, args ...string) error {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return outbox.Setup("%s is needed to back up and restore PostgreSQL and was not found; install PostgreSQL's client programs", name)
+		return event.Setup("%s is needed to back up and restore PostgreSQL and was not found; install PostgreSQL's client programs", name)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(cmd.Environ(), "PGPASSWORD="+u.config.Password)
@@ -65,7 +65,7 @@ func (u *postgresURL) tool(ctx context.Context, name string, args ...string) err
 		text := complaintOf(name, complaint.String())
 		switch {
 		case strings.Contains(text, "permission denied"):
-			return outbox.Setup("%s: %s; "+anotherUser, name, text)
+			return event.Setup("%s: %s; "+anotherUser, name, text)
 		case text != "":
 			err = errors.New(text)
 		}

@@ -10,8 +10,8 @@ import (
 	"testing/fstest"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // withMigrations is the configuration of a program whose journal has these migrations alone.
@@ -121,10 +121,10 @@ func TestAdmit_refusesWhatThisProgramMayNotMigrate(t *testing.T) {
 		"older than the first release":  {later, "has version 3, from before outboxweb 0.1.0; the revision 9868c124 migrates it: "},
 	} {
 		err := migrateWith(t.Context(), url, c.config)
-		must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), c.says), "%s: %v", name, err)
+		must.Hold(t, errors.Is(err, event.ErrSetup) && strings.Contains(err.Error(), c.says), "%s: %v", name, err)
 		must.Equal(t, state(t, url), wholeFirst, name, "what it left")
 	}
 	mustMigrateWith(t, url, second)
 	err := migrateWith(t.Context(), url, withMigrations(first))
-	must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "it belongs to a newer outboxweb"), "newer: %v", err)
+	must.Hold(t, errors.Is(err, event.ErrSetup) && strings.Contains(err.Error(), "it belongs to a newer outboxweb"), "newer: %v", err)
 }

@@ -21,7 +21,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // DB is one of the two databases: connections that write and connections that only read. Each
@@ -99,11 +100,11 @@ func ParseURL(flag, raw string, c Config) (Location, error) {
 		u, err := parsePostgresURL(c.setting(flag), raw)
 		return Location{postgres: u, config: c}, err
 	case !strings.HasPrefix(raw, "sqlite:"):
-		return Location{}, outbox.Setup("%s: %q is not a database URL; use sqlite:PATH, such as sqlite:data/%s, or postgres://USER@HOST/DATABASE", c.setting(flag), WithoutSecrets(raw), strings.TrimSuffix(flag, "-db")+".db")
+		return Location{}, event.Setup("%s: %q is not a database URL; use sqlite:PATH, such as sqlite:data/%s, or postgres://USER@HOST/DATABASE", c.setting(flag), WithoutSecrets(raw), strings.TrimSuffix(flag, "-db")+".db")
 	}
 	path := strings.TrimPrefix(raw, "sqlite:")
 	if path == "" || strings.Contains(path, ":memory:") {
-		return Location{}, outbox.Setup("%s: the path of the SQLite file is missing; use sqlite:PATH", c.setting(flag))
+		return Location{}, event.Setup("%s: the path of the SQLite file is missing; use sqlite:PATH", c.setting(flag))
 	}
 	return Location{path: path, config: c}, nil
 }
@@ -112,7 +113,7 @@ func ParseURL(flag, raw string, c Config) (Location, error) {
 func RefuseSame(journal, projections Location) error {
 	switch {
 	case journal.path != "" && projections.path != "" && sameFile(journal.path, projections.path):
-		return outbox.Setup("%s and %s name the same file %s; they must be two", journal.config.setting("journal-db"), journal.config.setting("projections-db"), journal.path)
+		return event.Setup("%s and %s name the same file %s; they must be two", journal.config.setting("journal-db"), journal.config.setting("projections-db"), journal.path)
 	case journal.postgres != nil && projections.postgres != nil && sameSchema(journal.postgres, projections.postgres):
 		return oneSchema(journal.config, journal.postgres.schema, projections.postgres)
 	}
@@ -128,7 +129,7 @@ func RefuseSameSchema(journal, projections *DB) error {
 }
 
 func oneSchema(c Config, schema string, projections *postgresURL) error {
-	return outbox.Setup("%s and %s name the same schema %s of one database; give each its own with search_path, such as %s", c.setting("journal-db"), c.setting("projections-db"), schema, withSearchPath(projections.place, "projections"))
+	return event.Setup("%s and %s name the same schema %s of one database; give each its own with search_path, such as %s", c.setting("journal-db"), c.setting("projections-db"), schema, withSearchPath(projections.place, "projections"))
 }
 
 // Open opens the database and creates it if it is missing. It does not create the tables.
@@ -193,11 +194,11 @@ const (
 )
 
 // Connections are the connections of this process, by purpose.
-func (d *DB) Connections() []outbox.Connections {
+func (d *DB) Connections() []database.Connections {
 	write, read := d.writers.report(), d.readers.report()
 	write.Database, write.Use = d.Name, "write"
 	read.Database, read.Use = d.Name, "read"
-	return []outbox.Connections{write, read}
+	return []database.Connections{write, read}
 }
 
 // Snapshot begins a read-only database/sql transaction with one snapshot. The caller rolls it
@@ -221,8 +222,8 @@ func (d *DB) Snapshot(ctx context.Context) (*sql.Tx, error) {
 // Away reports whether err means that the database is busy or unreachable, so that a retry may
 // succeed. It also takes errors of queries outside transactions.
 func (d *DB) Away(err error) bool {
-	if errors.Is(err, outbox.ErrBusy) || d.url == nil {
-		return errors.Is(err, outbox.ErrBusy) || sqliteLocked(err)
+	if errors.Is(err, event.ErrBusy) || d.url == nil {
+		return errors.Is(err, event.ErrBusy) || sqliteLocked(err)
 	}
 	return postgresAway(err)
 }
@@ -231,7 +232,7 @@ func (d *DB) Away(err error) bool {
 // wait for the connection and for the database's lock; once begun, the transaction is not
 // cancelled, since cancelling a statement inside a transaction rolls it back without the
 // caller's knowledge. An error that a retry may fix, such as a lock timeout or an unreachable
-// server, is outbox.ErrBusy.
+// server, is event.ErrBusy.
 func (d *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 	return d.WriteFrom(ctx, BeginWrite, fn)
 }
@@ -262,7 +263,7 @@ func (d *DB) Read(ctx context.Context, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.config.Wait)
 	defer cancel()
 	return d.within(ctx, d.readers, BeginRead, func(t *Tx) error {
-		defer func() { outbox.CostOf(ctx).Read(t.statements, time.Since(began)) }()
+		defer func() { database.CostOf(ctx).Read(t.statements, time.Since(began)) }()
 		return fn(t)
 	})
 }
@@ -288,8 +289,8 @@ func (d *DB) within(ctx context.Context, from *sessions, begin Begin, fn func(*T
 
 // explain adds what failed to err, and marks it as busy when a retry may succeed.
 func (d *DB) explain(what string, err error) error {
-	if !errors.Is(err, outbox.ErrBusy) && errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", outbox.ErrBusy, err)
+	if !errors.Is(err, event.ErrBusy) && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", event.ErrBusy, err)
 	}
 	return fmt.Errorf("%s on the %s database: %w", what, d.Name, err)
 }

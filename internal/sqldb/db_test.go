@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const notes = `
@@ -84,7 +84,7 @@ func TestWrite_contextThatEndsAsTheTransactionBeginsLeavesNoneOpen(t *testing.T)
 	}
 	d.begins[BeginHint] = slow
 	err := d.WriteFrom(ctx, BeginHint, func(*Tx) error { return nil })
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "got error %v, want a busy database", err)
 	for range d.Dialect.writers {
 		must.OK(t, d.note("after it"))
 	}
@@ -106,7 +106,7 @@ func TestPostgresPrepare_onALostConnectionIsBusy(t *testing.T) {
 		}
 		return reading.Prepare(`select 1`)
 	})
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "got error %v, want a busy database", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "got error %v, want a busy database", err)
 }
 
 func TestNoRoom_isEveryWayInWhichADiskIsFull(t *testing.T) {

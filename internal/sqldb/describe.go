@@ -4,15 +4,15 @@ import (
 	"context"
 	"os"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
 )
 
 // described is one property of a database: its display name and the query for its value.
 type described struct{ name, query string }
 
 // Describe returns the database's kind, size and settings.
-func (d *DB) Describe(ctx context.Context) (outbox.DatabaseInfo, error) {
-	info := outbox.DatabaseInfo{Name: d.Name, Place: d.place, Settings: []outbox.Setting{}}
+func (d *DB) Describe(ctx context.Context) (database.DatabaseInfo, error) {
+	info := database.DatabaseInfo{Name: d.Name, Place: d.place, Settings: []database.Setting{}}
 	err := d.Read(ctx, func(t *Tx) error {
 		var version string
 		if _, err := t.One([]any{&version}, d.Dialect.version); err != nil {
@@ -23,7 +23,7 @@ func (d *DB) Describe(ctx context.Context) (outbox.DatabaseInfo, error) {
 			return err
 		}
 		for _, q := range d.Dialect.settings {
-			s := outbox.Setting{Name: q.name}
+			s := database.Setting{Name: q.name}
 			if _, err := t.One([]any{&s.Value}, q.query); err != nil {
 				return err
 			}

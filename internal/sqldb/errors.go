@@ -9,7 +9,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Wrapf says before err what was attempted; no error stays none.
@@ -36,7 +36,7 @@ func Outage(err error) bool {
 // statement itself is invalid. A failure that depends on rows or on the state of the
 // database, such as a table that was dropped, is not permanent.
 func Permanent(err error) bool {
-	if errors.Is(err, outbox.ErrUnboundValue) {
+	if errors.Is(err, event.ErrUnboundValue) {
 		return true
 	}
 	if malformed, ok := errors.AsType[malformedError](err); ok {

@@ -13,7 +13,8 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 const (
@@ -72,7 +73,7 @@ func differs(path string, open os.FileInfo) string {
 	return ""
 }
 
-// InPlace returns an outbox.ErrBusy when the open file is not the one that the database's path names.
+// InPlace returns an event.ErrBusy when the open file is not the one that the database's path names.
 // Then nothing may be written, no connection opened, and no success reported: it would be gone with
 // this process.
 func (d *DB) InPlace() error {
@@ -94,7 +95,7 @@ func (d *DB) refuseAstray(so string) error {
 	defer f.mu.Unlock()
 	if how == "" && f.aside == "" {
 		if f.left.Swap(false) {
-			d.ClearFault(outbox.FaultReplaced)
+			d.ClearFault(database.FaultReplaced)
 		}
 		return nil
 	}
@@ -107,8 +108,8 @@ func (d *DB) refuseAstray(so string) error {
 	if f.aside != "" {
 		aside = " Its log was moved to " + f.aside + ", so that SQLite does not replay it into another file."
 	}
-	d.SetFault(outbox.FaultReplaced, fmt.Sprintf("The %s: %s is not what is open here. Appends and actions are refused and nothing is applied, since it would be gone with this process.%s Before you stop this process, save the open file, as the runbook explains.", fact, f.path, aside))
-	return &outbox.Refusal{Err: outbox.ErrBusy, Detail: "the " + fact + ", " + so}
+	d.SetFault(database.FaultReplaced, fmt.Sprintf("The %s: %s is not what is open here. Appends and actions are refused and nothing is applied, since it would be gone with this process.%s Before you stop this process, save the open file, as the runbook explains.", fact, f.path, aside))
+	return &event.Refusal{Err: event.ErrBusy, Detail: "the " + fact + ", " + so}
 }
 
 // leave makes the files safe that are no longer in place: what was committed is brought from the log
@@ -170,10 +171,10 @@ func (d *DB) watchLog() {
 		}
 	}
 	if held <= heldLimit {
-		d.ClearFault(outbox.FaultWALHeld)
+		d.ClearFault(database.FaultWALHeld)
 		return
 	}
-	d.SetFault(outbox.FaultWALHeld, fmt.Sprintf("A reader holds the log of the %s database: %d MB of %s%s cannot be reused, since a read that began earlier has not ended. The log grows until it does, and shrinks by itself afterwards. The runbook says how to find and end it.",
+	d.SetFault(database.FaultWALHeld, fmt.Sprintf("A reader holds the log of the %s database: %d MB of %s%s cannot be reused, since a read that began earlier has not ended. The log grows until it does, and shrinks by itself afterwards. The runbook says how to find and end it.",
 		d.Name, held>>20, d.path, logSuffix))
 }
 
@@ -236,9 +237,9 @@ func (d *DB) examine() {
 	code := sqliteCode(err)
 	switch {
 	case roots > 0, code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
-		d.SetFault(outbox.FaultDamaged, fmt.Sprintf("The file of the %s database is malformed: the beginning of a table of %s, or the list of them, cannot be read. What needs it fails, for every campaign. Restore the last backup, as the runbook explains.", d.Name, d.path))
+		d.SetFault(database.FaultDamaged, fmt.Sprintf("The file of the %s database is malformed: the beginning of a table of %s, or the list of them, cannot be read. What needs it fails, for every campaign. Restore the last backup, as the runbook explains.", d.Name, d.path))
 	case err == nil:
 		d.file.suspect.Store(false)
-		d.ClearFault(outbox.FaultDamaged)
+		d.ClearFault(database.FaultDamaged)
 	}
 }

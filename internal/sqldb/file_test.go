@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // site is an open database, at a symbolic link to its file, and an older copy of it.
@@ -49,8 +50,8 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 			d := must.Get(openAt(t.Context(), "journal", "sqlite:"+s.link)).Or(t)
 			must.OK(t, d.note("acknowledged"))
 			verifyRefused := func(err error) {
-				refusal, ok := errors.AsType[*outbox.Refusal](err)
-				must.Hold(t, ok && errors.Is(err, outbox.ErrBusy) && strings.Contains(refusal.Detail, way.says), "got error %v, want a refusal that says %q", err, way.says)
+				refusal, ok := errors.AsType[*event.Refusal](err)
+				must.Hold(t, ok && errors.Is(err, event.ErrBusy) && strings.Contains(refusal.Detail, way.says), "got error %v, want a refusal that says %q", err, way.says)
 			}
 			verifyRefused(d.Write(t.Context(), func(w *Tx) error {
 				_, err := w.Exec(`insert into notes (text) values ('meanwhile')`)
@@ -58,7 +59,7 @@ func TestSQLiteWrite_ofAFileThatIsNotInPlaceIsRefused(t *testing.T) {
 			}))
 			verifyRefused(d.note("nowhere"))
 			all := d.Faults()
-			must.Hold(t, len(all) == 1 && all[0].Kind == outbox.FaultReplaced && all[0].Stops && strings.Contains(all[0].Headline(), way.says), "the faults are %+v", all)
+			must.Hold(t, len(all) == 1 && all[0].Kind == database.FaultReplaced && all[0].Stops && strings.Contains(all[0].Headline(), way.says), "the faults are %+v", all)
 			if way.undo != nil {
 				must.OK(t, way.undo(s))
 				must.OK(t, d.note("afterwards"))
@@ -111,7 +112,7 @@ func TestSQLiteLog_heldByAReaderIsAFaultAndShrinksAfterIt(t *testing.T) {
 	}
 	d.watchLog()
 	all := d.Faults()
-	must.Hold(t, len(all) == 1 && all[0].Kind == outbox.FaultWALHeld && !all[0].Stops && d.LogBytes() >= heldLimit, "with a log of %d bytes the faults are %+v", d.LogBytes(), all)
+	must.Hold(t, len(all) == 1 && all[0].Kind == database.FaultWALHeld && !all[0].Stops && d.LogBytes() >= heldLimit, "with a log of %d bytes the faults are %+v", d.LogBytes(), all)
 	must.OK(t, held.Rollback())
 	d.watchLog()
 	must.Same(t, d.Faults(), nil, "the faults afterwards")

@@ -10,7 +10,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // room is how much a file must be able to grow, in bytes, for its disk not to count as full.
@@ -65,7 +65,7 @@ type fullness struct {
 // remember records a transaction that failed for lack of space, or for a malformed page.
 func (d *DB) remember(err error) {
 	d.suspect(err)
-	if err == nil || !errors.Is(err, outbox.ErrFull) {
+	if err == nil || !errors.Is(err, event.ErrFull) {
 		return
 	}
 	now := time.Now().UnixNano()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Identity is a column that PostgreSQL numbers from a sequence. A copy of tables or logical
@@ -72,7 +72,7 @@ func (t *Tx) BehindIdentities() ([]Identity, error) {
 }
 
 // RaiseIdentities raises sequences that are behind, and reports whether there were any. It is an
-// outbox.ErrSetup when the user may not.
+// event.ErrSetup when the user may not.
 func (d *DB) RaiseIdentities(ctx context.Context) (raised bool, err error) {
 	err = d.WriteFrom(ctx, BeginAppendAlone, func(t *Tx) error {
 		raised, err = t.raiseIdentities()
@@ -92,7 +92,7 @@ func (t *Tx) raiseIdentities() (raised bool, err error) {
 	for _, i := range behind {
 		if _, err := t.Exec(`select setval(cast($1 as regclass), greatest($2, nextval(cast($1 as regclass))))`, i.sequence, i.Highest); err != nil {
 			if pgCode(err) == forbidden {
-				err = outbox.Setup("the sequence of %s.%s in the %s database is at %d, below the highest number %d, as after a copy of the tables, and this user may not raise it; let the owner of the table run: %s",
+				err = event.Setup("the sequence of %s.%s in the %s database is at %d, below the highest number %d, as after a copy of the tables, and this user may not raise it; let the owner of the table run: %s",
 					i.Table, i.Column, d.Name, i.Drawn, i.Highest, i.Raise())
 			}
 			return false, err

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // link is one connection to a database, with its prepared statements. Only its current holder
@@ -54,7 +54,7 @@ func (v verdict) mark(err error) error {
 	for _, m := range []struct {
 		is bool
 		as error
-	}{{v.late, context.DeadlineExceeded}, {v.busy, outbox.ErrBusy}, {v.full, outbox.ErrFull}, {v.damaged, outbox.ErrDamaged}, {v.taken, ErrKeyTaken}} {
+	}{{v.late, context.DeadlineExceeded}, {v.busy, event.ErrBusy}, {v.full, event.ErrFull}, {v.damaged, event.ErrDamaged}, {v.taken, ErrKeyTaken}} {
 		if m.is {
 			err = fmt.Errorf("%w: %w", m.as, err)
 		}

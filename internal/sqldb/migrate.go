@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Migration is one migration of a database's schema.
@@ -142,7 +142,7 @@ func newest(all []Migration) int64 { return all[len(all)-1].Version }
 // failedTo wraps an error at the start. A missing privilege is reported as such.
 func (d *DB) failedTo(what string, err error) error {
 	if pgCode(err) == forbidden {
-		return outbox.Setup("the user of the URL may not %s the %s database %s: %v; "+anotherUser, what, d.Name, d.place, pgMessage(err))
+		return event.Setup("the user of the URL may not %s the %s database %s: %v; "+anotherUser, what, d.Name, d.place, pgMessage(err))
 	}
 	return fmt.Errorf("%s the %s database: %w", what, d.Name, err)
 }
@@ -152,13 +152,13 @@ const forbidden = "42501"
 
 const anotherUser = "connect as the user who runs outboxweb serve, or grant this one the same rights"
 
-// Forbidden turns a missing privilege on PostgreSQL into an *outbox.Refusal with
-// outbox.ErrSetup. Any other error is returned unchanged.
+// Forbidden turns a missing privilege on PostgreSQL into an *event.Refusal with
+// event.ErrSetup. Any other error is returned unchanged.
 func Forbidden(err error) error {
 	if pgCode(err) != forbidden {
 		return err
 	}
-	return outbox.Setup("PostgreSQL refuses this to the user of the URL: %v; "+anotherUser, pgMessage(err))
+	return event.Setup("PostgreSQL refuses this to the user of the URL: %v; "+anotherUser, pgMessage(err))
 }
 
 // recognize checks that this is the expected one of the two databases.
@@ -169,7 +169,7 @@ func (d *DB) recognize(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look at the %s database: %w", d.Name, err)
 	case tables == 0:
-		return outbox.Setup("%s is not a %s database; are %s and %s swapped, or the same?", d.place, d.Name, d.config.setting("journal-db"), d.config.setting("projections-db"))
+		return event.Setup("%s is not a %s database; are %s and %s swapped, or the same?", d.place, d.Name, d.config.setting("journal-db"), d.config.setting("projections-db"))
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (d *DB) recognize(ctx context.Context) error {
 // Ready migrates the schema to this program's version and creates the sessions.
 func (d *DB) Ready(ctx context.Context) error {
 	if err := d.migrate(ctx); sqliteFull(err, d.path) {
-		return fmt.Errorf("%w: %w", outbox.ErrFull, err)
+		return fmt.Errorf("%w: %w", event.ErrFull, err)
 	} else if err != nil {
 		return err
 	}

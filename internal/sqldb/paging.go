@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // scanWindow is how many rows one step of a filtered list scans, and scanWindows how many steps
@@ -79,7 +79,7 @@ func BothWays(text string) Ways {
 }
 
 // BeyondTexts is above every campaign id.
-var BeyondTexts = strings.Repeat("\U0010FFFF", outbox.MaxIDLength/4+1)
+var BeyondTexts = strings.Repeat("\U0010FFFF", event.MaxIDLength/4+1)
 
 const (
 	FarPast   = -1 << 62
@@ -171,21 +171,21 @@ func (l *List[T]) direction(from Place) (query string, key []any) {
 // Page reads the page at a cursor, with the asked number of items; see At and PageLimit. Its
 // cursors continue from its first and last item. A page without items continues from the last
 // scanned key, or from the other end of the list when nothing is left on this side.
-func (l *List[T]) Page(t Reader, cursor string, asked int) (outbox.Page[T], error) {
+func (l *List[T]) Page(t Reader, cursor string, asked int) (event.Page[T], error) {
 	from, err := l.At(cursor)
 	if err != nil {
-		return outbox.Page[T]{}, err
+		return event.Page[T]{}, err
 	}
-	s, err := l.Read(t, from, PageLimit(asked, outbox.MaxPage))
+	s, err := l.Read(t, from, PageLimit(asked, event.MaxPage))
 	if err != nil {
-		return outbox.Page[T]{}, err
+		return event.Page[T]{}, err
 	}
 	return l.PageOf(from, s), nil
 }
 
 // PageOf is the page with the items that were read from a place.
-func (l *List[T]) PageOf(from Place, s Stretch[T]) outbox.Page[T] {
-	page := outbox.Page[T]{Items: s.Items, Partial: s.Ending == Enough}
+func (l *List[T]) PageOf(from Place, s Stretch[T]) event.Page[T] {
+	page := event.Page[T]{Items: s.Items, Partial: s.Ending == Enough}
 	var ahead, behind *string
 	if s.Ending != AtEnd {
 		ahead = l.cursor(Place{Back: from.Back, Key: s.Looked})
@@ -209,10 +209,10 @@ func (l *List[T]) PageOf(from Place, s Stretch[T]) outbox.Page[T] {
 
 // Among is Page of items in memory, all of them in the order of the list, whose key is one text. It
 // changes their order.
-func (l *List[T]) Among(all []T, cursor string, asked int) (outbox.Page[T], error) {
+func (l *List[T]) Among(all []T, cursor string, asked int) (event.Page[T], error) {
 	from, err := l.At(cursor)
 	if err != nil {
-		return outbox.Page[T]{}, err
+		return event.Page[T]{}, err
 	}
 	total, key := int64(len(all)), func(item T) string { return l.Key(item)[0].(string) }
 	if from.Back {
@@ -223,7 +223,7 @@ func (l *List[T]) Among(all []T, cursor string, asked int) (outbox.Page[T], erro
 		all = slices.DeleteFunc(all, func(item T) bool { return key(item) == at || (key(item) < at) != from.Back })
 	}
 	s := Stretch[T]{Items: all}
-	if limit := PageLimit(asked, outbox.MaxPage); len(all) > limit {
+	if limit := PageLimit(asked, event.MaxPage); len(all) > limit {
 		s = Stretch[T]{Items: all[:limit], Looked: l.Key(all[limit-1]), Ending: Full}
 	}
 	page := l.PageOf(from, s)
@@ -241,7 +241,7 @@ func (l *List[T]) cursor(at Place) *string {
 }
 
 // At decodes a cursor; the empty one is the start of the list. A cursor of another list is
-// outbox.ErrInvalid.
+// event.ErrInvalid.
 func (l *List[T]) At(cursor string) (Place, error) {
 	if cursor == "" {
 		return Place{}, nil
@@ -270,7 +270,7 @@ func (l *List[T]) At(cursor string) (Place, error) {
 }
 
 func invalidCursor() error {
-	return outbox.Invalid("cursor", "this cursor is not valid for this list and order; start again without it")
+	return event.Invalid("cursor", "this cursor is not valid for this list and order; start again without it")
 }
 
 func readBounded[T any](ctx context.Context, d *DB, l *List[T], from Place) (Stretch[T], error) {
@@ -319,7 +319,7 @@ const (
 
 // CountInto sets the page's total. The query returns the number of scanned items, at most
 // CountWindow + 1, and how many of them match.
-func CountInto[T any](t Reader, page *outbox.Page[T], query string, args ...any) error {
+func CountInto[T any](t Reader, page *event.Page[T], query string, args ...any) error {
 	var looked, matched int64
 	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {
 		return err
@@ -330,14 +330,14 @@ func CountInto[T any](t Reader, page *outbox.Page[T], query string, args ...any)
 }
 
 // Exactly sets the page's exact total. The count may be a moment older than the page.
-func Exactly[T any](page *outbox.Page[T], total int64) {
+func Exactly[T any](page *event.Page[T], total int64) {
 	total = max(total, int64(len(page.Items)))
 	page.Total = &total
 }
 
 // Told sets the total of a page that begins the list and either shows all of it or reached the
 // scan limit. It reports whether it did.
-func Told[T any](page *outbox.Page[T]) bool {
+func Told[T any](page *event.Page[T]) bool {
 	if page.PrevCursor != nil || page.NextCursor != nil && !page.Partial {
 		return false
 	}
@@ -349,7 +349,7 @@ func Told[T any](page *outbox.Page[T]) bool {
 // PageLimit is the number of items on a page: asked, at most most, and 50 by default.
 func PageLimit(asked, most int) int {
 	if asked <= 0 {
-		return min(outbox.DefaultPage, most)
+		return min(event.DefaultPage, most)
 	}
 	return min(asked, most)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 const (
@@ -71,14 +71,14 @@ var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 func parsePostgresURL(setting, raw string) (*postgresURL, error) {
 	config, err := pgx.ParseConfig(raw)
 	if err != nil {
-		return nil, outbox.Setup("%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", setting, WithoutSecrets(raw))
+		return nil, event.Setup("%s: %q is not a PostgreSQL URL, such as postgres://USER@HOST:5432/DATABASE?search_path=SCHEMA", setting, WithoutSecrets(raw))
 	}
 	u := &postgresURL{config: config, place: WithoutSecrets(raw), mode: strings.Contains(raw, "default_query_exec_mode="), schema: config.RuntimeParams["search_path"]}
 	// A transaction pooler keeps no session settings, and some poolers refuse a connection that
 	// asks for one.
 	delete(config.RuntimeParams, "search_path")
 	if u.schema != "" && !plainName.MatchString(u.schema) {
-		return nil, outbox.Setup("%s: search_path=%s must name one schema, in small letters, digits and underscores", setting, u.schema)
+		return nil, event.Setup("%s: search_path=%s must name one schema, in small letters, digits and underscores", setting, u.schema)
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8" // every pooler knows this one
 	if config.RuntimeParams["application_name"] == "" {
@@ -185,11 +185,11 @@ func (d *DB) unreachable(err error) error {
 	case code == "3D000":
 		return &missingError{"the " + d.Name + " database " + d.place}
 	case code == forbidden:
-		return outbox.Setup("the sessions of the %s database %s begin with a parameter that outboxweb needs otherwise and that its user may not set: %v; reset it, such as with alter role %s reset session_replication_role", d.Name, d.place, pgMessage(err), d.url.config.User)
+		return event.Setup("the sessions of the %s database %s begin with a parameter that outboxweb needs otherwise and that its user may not set: %v; reset it, such as with alter role %s reset session_replication_role", d.Name, d.place, pgMessage(err), d.url.config.User)
 	case strings.HasPrefix(code, "28"):
-		return outbox.Setup("the server of the %s database %s refuses the login: %v", d.Name, d.place, pgMessage(err))
+		return event.Setup("the server of the %s database %s refuses the login: %v", d.Name, d.place, pgMessage(err))
 	}
-	return outbox.Setup("cannot connect to the %s database %s: %v; is the server running, and is the URL right?", d.Name, d.place, pgMessage(err))
+	return event.Setup("cannot connect to the %s database %s: %v; is the server running, and is the URL right?", d.Name, d.place, pgMessage(err))
 }
 
 // createDatabase creates the database of the URL through the maintenance database of the
@@ -203,7 +203,7 @@ func createDatabase(ctx context.Context, name string, u *postgresURL) error {
 		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{u.config.Database}.Sanitize()+" encoding 'UTF8'")
 	}
 	if err != nil && pgCode(err) != "42P04" && pgCode(err) != "23505" { // another process created it first
-		return outbox.Setup("the %s database %s does not exist and cannot be created: %v; create it with createdb --encoding=UTF8 --template=template0 %s", name, u.place, pgMessage(err), u.config.Database)
+		return event.Setup("the %s database %s does not exist and cannot be created: %v; create it with createdb --encoding=UTF8 --template=template0 %s", name, u.place, pgMessage(err), u.config.Database)
 	}
 	return nil
 }
@@ -238,18 +238,18 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 	}
 	switch {
 	case err != nil:
-		return false, outbox.Setup("cannot use the %s database %s: %v", d.Name, d.place, pgMessage(err))
+		return false, event.Setup("cannot use the %s database %s: %v", d.Name, d.place, pgMessage(err))
 	case version < 120000:
-		return false, outbox.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.Name, d.place, version/10000)
+		return false, event.Setup("the server of the %s database %s is PostgreSQL %d; version 12 or later is needed", d.Name, d.place, version/10000)
 	case d.server.unfit(d) != "":
 		says := d.server.unfit(d)
-		return false, outbox.Setup("%s: %s", d.place, strings.ToLower(says[:1])+strings.TrimSuffix(says[1:], "."))
+		return false, event.Setup("%s: %s", d.place, strings.ToLower(says[:1])+strings.TrimSuffix(says[1:], "."))
 	case schema == nil:
-		return false, outbox.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.Name, d.place)
+		return false, event.Setup("the %s database %s has no schema to work in; add search_path=NAME to its URL", d.Name, d.place)
 	case !plainName.MatchString(*schema):
-		return false, outbox.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.Name, d.place)
+		return false, event.Setup("the schema %q of the %s database %s must be written in small letters, digits and underscores; add search_path=NAME to its URL", *schema, d.Name, d.place)
 	case !usable:
-		return false, outbox.Setup("the user of the URL may not use the schema %s of the %s database %s; "+anotherUser, *schema, d.Name, d.place)
+		return false, event.Setup("the user of the URL may not use the schema %s of the %s database %s; "+anotherUser, *schema, d.Name, d.place)
 	}
 	d.Schema = *schema
 	// The process id at the start of the connection and the one that answers differ only behind a
@@ -259,7 +259,7 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 		d.url.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	if d.Proxied && d.Name == d.config.Private {
-		return false, outbox.Setup("the %s database %s is behind a connection pooler, and replays need connections of their own; give %s the address of the server itself, the journal may stay behind the pooler", d.Name, d.place, d.config.setting(d.Name+"-db"))
+		return false, event.Setup("the %s database %s is behind a connection pooler, and replays need connections of their own; give %s the address of the server itself, the journal may stay behind the pooler", d.Name, d.place, d.config.setting(d.Name+"-db"))
 	}
 	return exists, nil
 }
@@ -267,7 +267,7 @@ select cast(current_setting('server_version_num') as int), pg_backend_pid(), coa
 func (d *DB) createSchema(ctx context.Context) error {
 	_, err := d.pool.ExecContext(ctx, "create schema if not exists "+d.Schema, pgx.QueryExecModeSimpleProtocol)
 	if err != nil && pgCode(err) != "23505" {
-		return outbox.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.Schema, d.Name, d.place, pgMessage(err))
+		return event.Setup("the schema %s of the %s database %s does not exist and cannot be created: %v", d.Schema, d.Name, d.place, pgMessage(err))
 	}
 	return nil
 }

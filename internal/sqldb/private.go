@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Private is a private database beside a DB: a temporary file of SQLite, or one connection to
 // PostgreSQL with temporary tables, which also sees the tables of the DB. Rows that do not fit
 // into its cache are on disk. It belongs to one goroutine.
 //
-// An outbox.ErrBusy from any method means that the connection, and the rows with it, may be
+// An event.ErrBusy from any method means that the connection, and the rows with it, may be
 // gone: Close it and open another.
 type Private struct {
 	database *DB
@@ -69,7 +69,7 @@ func (p *Private) openPostgres(ctx context.Context) error {
 	p.pool.SetMaxOpenConns(1)
 	var err error
 	if p.conn, err = p.pool.Conn(ctx); err != nil {
-		return fmt.Errorf("%w: connect to the %s database: %w", outbox.ErrBusy, d.Name, err)
+		return fmt.Errorf("%w: connect to the %s database: %w", event.ErrBusy, d.Name, err)
 	}
 	err = p.conn.Raw(func(driver any) error {
 		conn := driver.(*stdlib.Conn).Conn()

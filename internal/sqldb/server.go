@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
 )
 
 // server is what a server says about itself.
@@ -46,10 +46,10 @@ func (s server) unfit(d *DB) string {
 func (d *DB) mayWrite(s server) error {
 	says := s.unfit(d)
 	if says == "" {
-		d.ClearFault(outbox.FaultServer)
+		d.ClearFault(database.FaultServer)
 		return nil
 	}
-	d.SetFault(outbox.FaultServer, says)
+	d.SetFault(database.FaultServer, says)
 	return errors.New(says)
 }
 

@@ -8,7 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // session is a slot for one transaction: a connection that is opened on first use, and again
@@ -48,7 +49,7 @@ func (s *sessions) acquire(ctx context.Context, closed <-chan struct{}) (*sessio
 	case <-closed:
 		return nil, sql.ErrConnDone
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", outbox.ErrBusy, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", event.ErrBusy, ctx.Err())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,9 +67,9 @@ func (s *sessions) release(one *session) {
 }
 
 // report counts connections. A session in use may not have its connection yet.
-func (s *sessions) report() outbox.Connections {
+func (s *sessions) report() database.Connections {
 	inUse, open := cap(s.free)-len(s.free), int(s.open.Load())
-	return outbox.Connections{InUse: inUse, Idle: max(0, open-inUse), Waiting: int(s.waiting.Load()), Limit: cap(s.free)}
+	return database.Connections{InUse: inUse, Idle: max(0, open-inUse), Waiting: int(s.waiting.Load()), Limit: cap(s.free)}
 }
 
 // close waits for every session and closes its connection.
@@ -88,11 +89,11 @@ func (s *sessions) close() {
 func (s *session) begin(ctx context.Context, text string) error {
 	for {
 		err := s.tryBegin(ctx, text)
-		if err == nil || s.link != nil || errors.Is(err, outbox.ErrSetup) {
+		if err == nil || s.link != nil || errors.Is(err, event.ErrSetup) {
 			return err
 		}
 		if !pause(ctx, reconnectWait) {
-			return fmt.Errorf("%w: %w", outbox.ErrBusy, err)
+			return fmt.Errorf("%w: %w", event.ErrBusy, err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 var sqliteDialect = &Dialect{
@@ -60,7 +60,7 @@ func peekSQLite(name, path string, c Config) (*DB, error) {
 		return nil, &missingError{"the " + name + " database " + path}
 	}
 	if err != nil {
-		return nil, outbox.Setup("cannot write the %s database %s: %v", name, path, outbox.Cause(err))
+		return nil, event.Setup("cannot write the %s database %s: %v", name, path, event.Cause(err))
 	}
 	f.Close()
 	// With mode=ro SQLite would leave the side files of a WAL database behind.
@@ -119,16 +119,16 @@ func prepareFile(name, path string, c Config) error {
 	dir := filepath.Dir(path)
 	above := filepath.Dir(dir)
 	if _, err := os.Stat(above); errors.Is(err, os.ErrNotExist) { // the path is probably mistyped
-		return outbox.Setup("cannot create the %s database %s: there is no directory %s; create it, or name another place with %s", name, path, above, c.setting(name+"-db"))
+		return event.Setup("cannot create the %s database %s: there is no directory %s; create it, or name another place with %s", name, path, above, c.setting(name+"-db"))
 	}
 	if err := os.Mkdir(dir, privateDir); err != nil && !errors.Is(err, os.ErrExist) {
-		return outbox.Setup("cannot create the directory of the %s database %s: %v; name another place with %s", name, path, outbox.Cause(err), c.setting(name+"-db"))
+		return event.Setup("cannot create the directory of the %s database %s: %v; name another place with %s", name, path, event.Cause(err), c.setting(name+"-db"))
 	}
 	_, err := os.Stat(path)
 	made := errors.Is(err, os.ErrNotExist)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, privateFile)
 	if err != nil {
-		return outbox.Setup("cannot write the %s database %s: %v", name, path, outbox.Cause(err))
+		return event.Setup("cannot write the %s database %s: %v", name, path, event.Cause(err))
 	}
 	if err := f.Close(); err != nil || !made {
 		return err
@@ -154,9 +154,9 @@ func (d *DB) verifyPragmas(ctx context.Context) error {
 	case err != nil:
 		return d.unopenable(err)
 	case !versionAtLeast(version, 3, 51, 3):
-		return outbox.Setup("SQLite %s is too old: versions before 3.51.3 can corrupt a WAL file", version)
+		return event.Setup("SQLite %s is too old: versions before 3.51.3 can corrupt a WAL file", version)
 	case journal != "wal" || synchronous != 2:
-		return outbox.Setup("the %s database %s refuses WAL with synchronous=FULL (it has %s and %d), so an acknowledged event might be lost", d.Name, d.place, journal, synchronous)
+		return event.Setup("the %s database %s refuses WAL with synchronous=FULL (it has %s and %d), so an acknowledged event might be lost", d.Name, d.place, journal, synchronous)
 	}
 	return nil
 }
@@ -165,13 +165,13 @@ func (d *DB) verifyPragmas(ctx context.Context) error {
 func (d *DB) unopenable(err error) error {
 	switch {
 	case sqliteCode(err) == sqlite3.SQLITE_NOTADB:
-		return outbox.Setup("the %s database %s is not a SQLite database", d.Name, d.place)
+		return event.Setup("the %s database %s is not a SQLite database", d.Name, d.place)
 	case sqliteFull(err, d.path):
-		refusal := outbox.Setup("cannot open the %s database %s: its disk is full", d.Name, d.place)
-		refusal.Err = fmt.Errorf("%w: %w", outbox.ErrSetup, outbox.ErrFull)
+		refusal := event.Setup("cannot open the %s database %s: its disk is full", d.Name, d.place)
+		refusal.Err = fmt.Errorf("%w: %w", event.ErrSetup, event.ErrFull)
 		return refusal
 	}
-	return outbox.Setup("cannot open the %s database %s: %v", d.Name, d.place, err)
+	return event.Setup("cannot open the %s database %s: %v", d.Name, d.place, err)
 }
 
 // patiently retries act while another process holds a lock, for at most LockWait. SQLite itself

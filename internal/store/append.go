@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Append is a request to append events: all of them or none.
 type Append struct {
-	Events []outbox.Event
+	Events []event.Event
 	// ExpectedSeq makes the append conditional: the campaign's high-water
 	// seq must be this. All events must then be of one campaign.
 	ExpectedSeq *int64
@@ -19,9 +19,9 @@ type Append struct {
 	AnyTime bool
 	// Condition makes the append conditional: no event of the journal may match it. nil means no
 	// condition. A call whose events are all in the journal already is answered as without one.
-	Condition *outbox.AppendCondition
+	Condition *event.AppendCondition
 	// Then runs in the transaction, after the events, and again if the transaction is repeated. Its
-	// *outbox.Refusal refuses this append; any other error undoes those of other callers in the
+	// *event.Refusal refuses this append; any other error undoes those of other callers in the
 	// transaction too. nil does nothing.
 	Then func(*Tx, []Appended) error
 }
@@ -45,7 +45,7 @@ func (s *Store) OnAppend(appended func(events int, took time.Duration)) { s.appe
 // stored event if the content is the same, and is a conflict otherwise. Once Append returns
 // nil, the events survive a power failure.
 //
-// Errors the writer can cause are *outbox.Refusal with ErrInvalid, ErrTooLarge or ErrConflict.
+// Errors the writer can cause are *event.Refusal with ErrInvalid, ErrTooLarge or ErrConflict.
 // Index is the position of the refused event in the request, or BlockingEvent is the journal event
 // that violates the condition. Concurrent callers share commits.
 func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
@@ -58,7 +58,7 @@ func (s *Store) Append(ctx context.Context, a Append) ([]Appended, error) {
 
 // AppendOnce is Append with an idempotency key; all events must be of one campaign. The key is
 // written with the events. A second call with the same key and request appends nothing and
-// returns the first result with repeated true; with another request it is outbox.ErrInvalid. A
+// returns the first result with repeated true; with another request it is event.ErrInvalid. A
 // refused append leaves its key free.
 func (s *Store) AppendOnce(ctx context.Context, a Append, key AppendKey) (result []Appended, repeated bool, err error) {
 	call, err := s.append(ctx, a, &key)
@@ -97,9 +97,9 @@ func (s *Store) append(ctx context.Context, a Append, key *AppendKey) (*appendCa
 }
 
 // validate refuses events that no journal accepts and returns the others normalized.
-func (s *Store) validate(a Append, key *AppendKey) ([]outbox.Event, error) {
+func (s *Store) validate(a Append, key *AppendKey) ([]event.Event, error) {
 	if len(a.Events) == 0 {
-		return nil, outbox.Invalid("events", "there is no event to append")
+		return nil, event.Invalid("events", "there is no event to append")
 	}
 	events := slices.Clone(a.Events)
 	for i := range events {
@@ -108,9 +108,9 @@ func (s *Store) validate(a Append, key *AppendKey) ([]outbox.Event, error) {
 		}
 		switch other := events[i].CampaignID != events[0].CampaignID; {
 		case other && key != nil:
-			return nil, atIndex(outbox.Invalid("campaign_id", "an append with an idempotency key takes events of one campaign only"), i)
+			return nil, atIndex(event.Invalid("campaign_id", "an append with an idempotency key takes events of one campaign only"), i)
 		case other && a.ExpectedSeq != nil:
-			return nil, atIndex(outbox.Invalid("expected_seq", "expected_seq needs events of one campaign only"), i)
+			return nil, atIndex(event.Invalid("expected_seq", "expected_seq needs events of one campaign only"), i)
 		}
 	}
 	if a.Condition != nil {
@@ -120,7 +120,7 @@ func (s *Store) validate(a Append, key *AppendKey) ([]outbox.Event, error) {
 }
 
 func atIndex(err error, i int) error {
-	var r *outbox.Refusal
+	var r *event.Refusal
 	if errors.As(err, &r) {
 		r.Index = i
 	}

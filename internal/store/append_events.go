@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -20,12 +20,12 @@ type appending struct {
 	t         *Tx
 	now       int64
 	campaigns map[string]*appendTarget
-	taken     map[eventKey]*outbox.Event // existing events; nil for a queued one; no map on SQLite, where the insert reports them
-	added     []eventKey                 // keys that the current call added to taken
-	fresh     []outbox.Event             // the new events, with their positions once those are drawn, and hashes
-	head      int64                      // a position that is taken; positions drawn are above it. Read with the first event, where inserts are batched
-	asked     bool                       // head is queued or read
-	judged    bool                       // the current call has no condition or it was checked and holds
+	taken     map[eventKey]*event.Event // existing events; nil for a queued one; no map on SQLite, where the insert reports them
+	added     []eventKey                // keys that the current call added to taken
+	fresh     []event.Event             // the new events, with their positions once those are drawn, and hashes
+	head      int64                     // a position that is taken; positions drawn are above it. Read with the first event, where inserts are batched
+	asked     bool                      // head is queued or read
+	judged    bool                      // the current call has no condition or it was checked and holds
 	queue     sqldb.Batch
 }
 
@@ -67,7 +67,7 @@ func (a *appending) open(calls []*appendCall) error {
 }
 
 func (a *appending) lookUp(calls []*appendCall) error {
-	a.taken = make(map[eventKey]*outbox.Event)
+	a.taken = make(map[eventKey]*event.Event)
 	var b sqldb.Batch
 	for _, call := range calls {
 		for i := range call.Events {
@@ -149,7 +149,7 @@ func (a *appending) callApart(call *appendCall) error {
 	if _, err := a.t.Exec("savepoint call"); err != nil {
 		return err
 	}
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	call.err = a.call(call)
 	if call.err == nil {
 		call.err = a.flush()
@@ -192,9 +192,9 @@ func (a *appending) explainTaken(call *appendCall) error {
 		switch ends := a.campaigns[id].row.HighWater; {
 		case ends >= last:
 		case ends == 0:
-			call.err = atIndex(outbox.Conflict("campaign %q cannot accept events: its row is missing, but its last event is %d; restart, or run outboxweb gaps --repair", id, last), i)
+			call.err = atIndex(event.Conflict("campaign %q cannot accept events: its row is missing, but its last event is %d; restart, or run outboxweb gaps --repair", id, last), i)
 		default:
-			call.err = atIndex(outbox.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last), i)
+			call.err = atIndex(event.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last), i)
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (a *appending) close() error {
 // insertEvent inserts nothing when the event_id exists. "on conflict do nothing" would do the
 // same, but consume a position each time.
 var insertEvent = `
-insert into events (seq, occurred_at, recorded_at, ` + strings.Join(outbox.EnvelopeNames(), ", ") + `,
+insert into events (seq, occurred_at, recorded_at, ` + strings.Join(event.EnvelopeNames(), ", ") + `,
   tags, metadata, payload, event_hash, chain_hash)
 select cast($1 as bigint), cast($2 as bigint), cast($3 as bigint), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
 where not exists (select 1 from events where campaign_id = $4 and event_id = $5)
@@ -266,7 +266,7 @@ func (a *appending) event(call *appendCall, i int) error {
 		if err == nil && result.Position <= a.head {
 			err = fmt.Errorf("position %d was drawn: %w", result.Position, errBelowHead)
 		}
-		a.fresh = append(a.fresh, outbox.Event{Position: result.Position, ChainHash: e.ChainHash})
+		a.fresh = append(a.fresh, event.Event{Position: result.Position, ChainHash: e.ChainHash})
 		return err
 	}, insertEvent, columns...)
 	if a.taken == nil {
@@ -279,9 +279,9 @@ func (a *appending) event(call *appendCall, i int) error {
 	}
 	switch {
 	case call.ExpectedSeq != nil && target.before != *call.ExpectedSeq:
-		return outbox.Conflict("campaign %q is at seq %d, not at the expected %d", c.ID, target.before, *call.ExpectedSeq)
+		return event.Conflict("campaign %q is at seq %d, not at the expected %d", c.ID, target.before, *call.ExpectedSeq)
 	case given.Seq != 0 && given.Seq != seq:
-		refusal := outbox.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
+		refusal := event.Conflict("seq %d was given, but the next seq of campaign %q is %d", given.Seq, c.ID, seq)
 		refusal.NextSeq = seq
 		return refusal
 	}
@@ -297,7 +297,7 @@ func (a *appending) event(call *appendCall, i int) error {
 }
 
 // assign fills in the hashes and the fields that the writer left empty.
-func (a *appending) assign(e outbox.Event, lastChain string, seq int64) (outbox.Event, error) {
+func (a *appending) assign(e event.Event, lastChain string, seq int64) (event.Event, error) {
 	if e.EventID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -309,7 +309,7 @@ func (a *appending) assign(e outbox.Event, lastChain string, seq int64) (outbox.
 		e.OccurredAt = sqldb.At(a.now)
 	}
 	e.EventHash = e.ContentHash()
-	e.ChainHash = outbox.NextChainHash(lastChain, seq, e.EventHash)
+	e.ChainHash = event.NextChainHash(lastChain, seq, e.EventHash)
 	return e, nil
 }
 
@@ -345,7 +345,7 @@ where campaign_id = $1
 
 // repeat answers an event whose event_id exists: with the stored event, read if necessary, when
 // the content is the same, and with a conflict otherwise.
-func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err error) {
+func (a *appending) repeat(call *appendCall, i int, stored *event.Event) (err error) {
 	given := call.Events[i]
 	if stored == nil {
 		if err := a.flush(); err != nil {
@@ -369,16 +369,16 @@ func (a *appending) repeat(call *appendCall, i int, stored *outbox.Event) (err e
 
 // sameEvent compares a given event with the stored one. Fields that the writer left to be
 // assigned are not compared.
-func sameEvent(given, stored outbox.Event) (Appended, error) {
+func sameEvent(given, stored event.Event) (Appended, error) {
 	if given.OccurredAt.IsZero() {
 		given.OccurredAt = stored.OccurredAt
 	}
-	differing := outbox.DifferingFields(given, stored)
+	differing := event.DifferingFields(given, stored)
 	switch {
 	case len(differing) > 0:
-		return Appended{}, outbox.Conflict("event %q of campaign %q already exists at seq %d with different content (%s)", given.EventID, given.CampaignID, stored.Seq, strings.Join(differing, ", "))
+		return Appended{}, event.Conflict("event %q of campaign %q already exists at seq %d with different content (%s)", given.EventID, given.CampaignID, stored.Seq, strings.Join(differing, ", "))
 	case given.Seq != 0 && given.Seq != stored.Seq:
-		return Appended{}, outbox.Conflict("event %q of campaign %q already exists at seq %d, not at the given %d", given.EventID, given.CampaignID, stored.Seq, given.Seq)
+		return Appended{}, event.Conflict("event %q of campaign %q already exists at seq %d, not at the given %d", given.EventID, given.CampaignID, stored.Seq, given.Seq)
 	}
 	return Appended{CampaignID: stored.CampaignID, Seq: stored.Seq, Position: stored.Position, EventID: stored.EventID, Existed: true}, nil
 }
@@ -411,7 +411,7 @@ func (a *appending) save(target *appendTarget) {
 		c.Counts.Pending += c.HighWater - first + 1
 		if !c.Head.Valid {
 			c.Head = sql.NullInt64{Int64: first, Valid: true}
-			c.HeadStatus = sql.NullString{String: string(outbox.Pending), Valid: true}
+			c.HeadStatus = sql.NullString{String: string(event.Pending), Valid: true}
 			c.HeadNext = sql.NullInt64{Int64: a.now, Valid: true}
 			c.Schedule(a.now)
 		}

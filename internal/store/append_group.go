@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -44,7 +44,7 @@ const (
 
 // weigh estimates how long events take to insert, in units of one small event: 16 KiB of
 // document, or two short tags, count one.
-func weigh(events []outbox.Event) int {
+func weigh(events []event.Event) int {
 	weight := len(events)
 	for i := range events {
 		e := &events[i]
@@ -127,7 +127,7 @@ func (s *Store) commitGroup(ctx context.Context, calls []*appendCall) {
 			err = s.appendGroup(ctx, calls, (*appending).call)
 		}
 	}
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	if errors.As(err, &refusal) && len(calls) > 1 || errors.Is(err, sqldb.ErrKeyTaken) {
 		err = s.appendGroup(ctx, calls, (*appending).callApart)
 	}

@@ -6,14 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // AppendKey makes an append idempotent: for AppendKeyLife, the same key with the same caller
 // and request returns the first result.
 type AppendKey struct {
-	By      outbox.Identity
+	By      operator.Identity
 	Key     string
 	Request string // hash of the request
 }
@@ -82,7 +83,7 @@ func (a *appending) repeated(call *appendCall) (bool, error) {
 	case err != nil || !found:
 		return false, err
 	case request != k.Request:
-		return false, outbox.Invalid("Idempotency-Key", "this Idempotency-Key was used for another append, to campaign %q; use a new key for a new append", campaign)
+		return false, event.Invalid("Idempotency-Key", "this Idempotency-Key was used for another append, to campaign %q; use a new key for a new append", campaign)
 	}
 	call.result = nil
 	for _, run := range runs {

@@ -11,15 +11,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestAppend_givesDenseSeqPerCampaignAndGrowingPosition(t *testing.T) {
 	f := own(t)
-	given := []outbox.Event{{CampaignID: "a", EventType: "counted", Payload: []byte(` { } `)}}
+	given := []event.Event{{CampaignID: "a", EventType: "counted", Payload: []byte(` { } `)}}
 	got := append(f.AppendN("a", 2), f.MustAppend(storetest.Event("b", "counted"), given[0], storetest.Event("b", "counted"))...)
 	position, text := int64(0), ""
 	for _, g := range got {
@@ -69,20 +70,20 @@ func TestAppend_sameEventIDWithOtherContentIsConflict(t *testing.T) {
 	first.OccurredAt = began
 	f.MustAppend(first)
 	for name, c := range map[string]struct {
-		change    func(*outbox.Event)
+		change    func(*event.Event)
 		differing string
 	}{
-		"last digit of a big integer": {func(e *outbox.Event) { e.Payload = []byte(`{"big":12345678901234567890124}`) }, "payload"},
-		"number as text":              {func(e *outbox.Event) { e.Payload = []byte(`{"big":"12345678901234567890123"}`) }, "payload"},
-		"event type":                  {func(e *outbox.Event) { e.EventType = "other" }, "event_type"},
-		"envelope field":              {func(e *outbox.Event) { e.ActorID = "p-2" }, "actor_id"},
-		"time":                        {func(e *outbox.Event) { e.OccurredAt = began.Add(time.Microsecond) }, "occurred_at"},
-		"metadata and tags":           {func(e *outbox.Event) { e.Metadata, e.Tags = []byte(`{"x":1}`), []byte(`{"x":"1"}`) }, "metadata, tags"},
+		"last digit of a big integer": {func(e *event.Event) { e.Payload = []byte(`{"big":12345678901234567890124}`) }, "payload"},
+		"number as text":              {func(e *event.Event) { e.Payload = []byte(`{"big":"12345678901234567890123"}`) }, "payload"},
+		"event type":                  {func(e *event.Event) { e.EventType = "other" }, "event_type"},
+		"envelope field":              {func(e *event.Event) { e.ActorID = "p-2" }, "actor_id"},
+		"time":                        {func(e *event.Event) { e.OccurredAt = began.Add(time.Microsecond) }, "occurred_at"},
+		"metadata and tags":           {func(e *event.Event) { e.Metadata, e.Tags = []byte(`{"x":1}`), []byte(`{"x":"1"}`) }, "metadata, tags"},
 	} {
 		again := first
 		c.change(&again)
 		f.Unchanged(func() {
-			must.Equal(t, refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), again}})), outbox.ErrConflict, `event "e-1" of campaign "a"`, "seq 1 with different content ("+c.differing+")").Index, 2, name, "index")
+			must.Equal(t, refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted"), again}})), event.ErrConflict, `event "e-1" of campaign "a"`, "seq 1 with different content ("+c.differing+")").Index, 2, name, "index")
 		})
 	}
 	other := first
@@ -100,19 +101,19 @@ func TestAppend_givenSeqIsCheckedAndNotObeyed(t *testing.T) {
 		e := storetest.Event("a", "counted")
 		e.Seq = seq
 		f.Unchanged(func() {
-			must.Equal(t, refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})), outbox.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2").NextSeq, 2, "the next seq")
+			must.Equal(t, refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{e}})), event.ErrConflict, fmt.Sprintf("seq %d was given", seq), "next seq", "is 2").NextSeq, 2, "the next seq")
 		})
 	}
 	again := first
 	again.Seq = 2
-	refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{again}})), outbox.ErrConflict, "at seq 1, not at the given 2")
+	refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{again}})), event.ErrConflict, "at seq 1, not at the given 2")
 	again.Seq = 0
 	got := f.MustAppend(again)[0]
 	must.Hold(t, got.Existed && got.Seq == 1, "repeat without seq is %+v", got)
 	f.Unchanged(func() {
 		second := storetest.Event("b", "counted")
 		second.Seq = 2
-		refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{second}})), outbox.ErrConflict, "seq 2 was given", `campaign "b" is 1`)
+		refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{second}})), event.ErrConflict, "seq 2 was given", `campaign "b" is 1`)
 	})
 }
 
@@ -120,18 +121,18 @@ func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 	f := own(t)
 	e := storetest.Event("a", "counted")
 	e.EventID = "e-1"
-	appendAt := func(expected int64, events ...outbox.Event) ([]store.Appended, error) {
+	appendAt := func(expected int64, events ...event.Event) ([]store.Appended, error) {
 		return f.Append(f.Ctx, store.Append{Events: events, ExpectedSeq: &expected})
 	}
 	f.Unchanged(func() {
-		refused(t, storetest.No(appendAt(1, e)), outbox.ErrConflict, `campaign "a" is at seq 0, not at the expected 1`)
+		refused(t, storetest.No(appendAt(1, e)), event.ErrConflict, `campaign "a" is at seq 0, not at the expected 1`)
 	})
 	must.OK(t, storetest.No(appendAt(0, e, storetest.Event("a", "counted"))))
 	f.Unchanged(func() {
-		refused(t, storetest.No(appendAt(0, storetest.Event("a", "counted"))), outbox.ErrConflict, "is at seq 2, not at the expected 0")
+		refused(t, storetest.No(appendAt(0, storetest.Event("a", "counted"))), event.ErrConflict, "is at seq 2, not at the expected 0")
 		got, err := appendAt(0, e)
 		must.Hold(t, err == nil && got[0].Existed, "a repeat is answered whatever it expected; got %+v, %v", got, err)
-		r := refused(t, storetest.No(appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))), outbox.ErrInvalid, "one campaign")
+		r := refused(t, storetest.No(appendAt(2, storetest.Event("a", "counted"), storetest.Event("b", "counted"))), event.ErrInvalid, "one campaign")
 		must.Hold(t, r.Field == "expected_seq" && r.Index == 1, "refusal is about %q of event %d", r.Field, r.Index)
 	})
 	got, err := appendAt(2, e, storetest.Event("a", "counted"))
@@ -142,32 +143,32 @@ func TestAppend_expectedSeqMustBeTheHighWater(t *testing.T) {
 func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 	f := own(t, func(o *store.Options) { o.MaxPayload = 100 })
 	object := func(n int) string { return `{"x":"` + strings.Repeat("x", n-8) + `"}` }
-	payload, metadata := func(e *outbox.Event, text string) { e.Payload = []byte(text) }, func(e *outbox.Event, text string) { e.Metadata = []byte(text) }
-	tags, campaign := func(e *outbox.Event, text string) { e.Tags = []byte(text) }, func(e *outbox.Event, text string) { e.CampaignID = text }
-	at := func(e *outbox.Event, text string) { e.OccurredAt = must.Get(time.Parse(time.RFC3339, text)).Or(t) }
+	payload, metadata := func(e *event.Event, text string) { e.Payload = []byte(text) }, func(e *event.Event, text string) { e.Metadata = []byte(text) }
+	tags, campaign := func(e *event.Event, text string) { e.Tags = []byte(text) }, func(e *event.Event, text string) { e.CampaignID = text }
+	at := func(e *event.Event, text string) { e.OccurredAt = must.Get(time.Parse(time.RFC3339, text)).Or(t) }
 	for field, c := range map[string]struct {
-		set   func(e *outbox.Event, text string)
+		set   func(e *event.Event, text string)
 		texts []string
 	}{
 		"payload":        {payload, []string{"{\"x\":\"\xff\"}", "{\"x\":\"\x00\"}", `{"x":"\u0000"}`, `{"x":"\\\u0000"}`, `{"\u0000":1}`, "{\"x\":\"\x01\"}", "", `null`, `[]`, `{"x":`, `{} {}`, object(101)}},
 		"metadata":       {metadata, []string{object(101)}},
 		"tags":           {tags, []string{`{"x":1}`, `["x"]`}},
 		"campaign_id":    {campaign, []string{"", "a\x00b", "a\nb", "a\x7fb", "a\xc3", strings.Repeat("x", 201)}},
-		"event_type":     {func(e *outbox.Event, text string) { e.EventType = text }, []string{"", "a b", "a.*"}},
-		"seq":            {func(e *outbox.Event, _ string) { e.Seq = -1 }, []string{"-1"}},
+		"event_type":     {func(e *event.Event, text string) { e.EventType = text }, []string{"", "a b", "a.*"}},
+		"seq":            {func(e *event.Event, _ string) { e.Seq = -1 }, []string{"-1"}},
 		"occurred_at":    {at, []string{"9999-12-31T23:00:00-05:00"}},
-		"actor_id":       {func(e *outbox.Event, text string) { e.ActorID = text }, []string{"\xff"}},
-		"correlation_id": {func(e *outbox.Event, text string) { e.CorrelationID = text }, []string{strings.Repeat("x", 201)}},
-		"event_id":       {func(e *outbox.Event, text string) { e.EventID = text }, []string{"a\n"}},
-		"entity_id":      {func(e *outbox.Event, text string) { e.EntityID = text }, []string{"\xed\xa0\x80"}},
+		"actor_id":       {func(e *event.Event, text string) { e.ActorID = text }, []string{"\xff"}},
+		"correlation_id": {func(e *event.Event, text string) { e.CorrelationID = text }, []string{strings.Repeat("x", 201)}},
+		"event_id":       {func(e *event.Event, text string) { e.EventID = text }, []string{"a\n"}},
+		"entity_id":      {func(e *event.Event, text string) { e.EntityID = text }, []string{"\xed\xa0\x80"}},
 	} {
 		for _, text := range c.texts {
-			e, kind := storetest.Event("a", "counted"), outbox.ErrInvalid
+			e, kind := storetest.Event("a", "counted"), event.ErrInvalid
 			if c.set(&e, text); len(text) == 101 {
-				kind = outbox.ErrTooLarge
+				kind = event.ErrTooLarge
 			}
 			f.Unchanged(func() {
-				_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), e}})
+				_, err := f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted"), e}})
 				r := refused(t, err, kind)
 				must.Hold(t, r.Field == field && r.Index == 1 && r.Detail != "", "%q: the refusal is about %q of event %d (%s), want %q of 1", text, r.Field, r.Index, r.Detail, field)
 			})
@@ -176,7 +177,7 @@ func TestAppend_refusesWhatTheJournalCannotHold(t *testing.T) {
 	for _, text := range []string{object(100), `{"x":"\\u0000"}`, `{}`, " {} \n"} {
 		e := storetest.Event("ü%'_\u00a0☃", "counted")
 		payload(&e, text)
-		must.OK(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}})))
+		must.OK(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{e}})))
 	}
 }
 
@@ -190,26 +191,26 @@ func TestAppend_inAGroup(t *testing.T) {
 	var seen []store.Appended
 	fence := func(_ *store.Tx, result []store.Appended) error {
 		seen = append(seen, result...)
-		return &outbox.Refusal{Err: outbox.ErrLeaseLost, Detail: "another process has it"}
+		return &event.Refusal{Err: event.ErrLeaseLost, Detail: "another process has it"}
 	}
-	seat := func(n string) outbox.Event { return storetest.Tagged("s", "seat.taken", "seat", n) }
-	unless := func(n string) *outbox.AppendCondition {
-		return &outbox.AppendCondition{Items: []outbox.ConditionItem{storetest.Item("", "seat", n)}}
+	seat := func(n string) event.Event { return storetest.Tagged("s", "seat.taken", "seat", n) }
+	unless := func(n string) *event.AppendCondition {
+		return &event.AppendCondition{Items: []event.ConditionItem{storetest.Item("", "seat", n)}}
 	}
 	calls := []struct {
 		call store.Append
 		seqs string // of what was appended, or the refusal
 	}{
-		{store.Append{Events: []outbox.Event{known}}, "a1"},
-		{store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted")}}, "a2 b1"},
-		{store.Append{Events: []outbox.Event{storetest.Event("b", "counted"), bad}}, "seq 9"},
-		{store.Append{Events: []outbox.Event{storetest.Event("b", "counted")}}, "b2"},
-		{store.Append{Events: []outbox.Event{storetest.Event("fenced", "counted")}, Then: fence}, "another process has it"},
-		{store.Append{Events: []outbox.Event{storetest.Event("b", "counted"), seat("1")}}, "b3 s1"},
-		{store.Append{Events: []outbox.Event{seat("1")}, Condition: unless("1")}, `conflicting event 6 (seat.taken, campaign "s" seq 1)`},
-		{store.Append{Events: []outbox.Event{seat("2")}, Condition: unless("2")}, "s2"},
-		{store.Append{Events: []outbox.Event{seat("2")}, Condition: unless("2")}, `conflicting event 7 (seat.taken, campaign "s" seq 2)`},
-		{store.Append{Events: []outbox.Event{seat("3")}, Condition: unless("4")}, "s3"},
+		{store.Append{Events: []event.Event{known}}, "a1"},
+		{store.Append{Events: []event.Event{storetest.Event("a", "counted"), storetest.Event("b", "counted")}}, "a2 b1"},
+		{store.Append{Events: []event.Event{storetest.Event("b", "counted"), bad}}, "seq 9"},
+		{store.Append{Events: []event.Event{storetest.Event("b", "counted")}}, "b2"},
+		{store.Append{Events: []event.Event{storetest.Event("fenced", "counted")}, Then: fence}, "another process has it"},
+		{store.Append{Events: []event.Event{storetest.Event("b", "counted"), seat("1")}}, "b3 s1"},
+		{store.Append{Events: []event.Event{seat("1")}, Condition: unless("1")}, `conflicting event 6 (seat.taken, campaign "s" seq 1)`},
+		{store.Append{Events: []event.Event{seat("2")}, Condition: unless("2")}, "s2"},
+		{store.Append{Events: []event.Event{seat("2")}, Condition: unless("2")}, `conflicting event 7 (seat.taken, campaign "s" seq 2)`},
+		{store.Append{Events: []event.Event{seat("3")}, Condition: unless("4")}, "s3"},
 	}
 	var appends []store.Append
 	for _, c := range calls {
@@ -229,7 +230,7 @@ func TestAppend_inAGroup(t *testing.T) {
 	}
 	must.Hold(t, len(seen) == 1 && seen[0].Seq == 1 && !seen[0].Existed && results[0][0].Existed, "the fence saw %+v, the known one is %+v", seen, results[0])
 	for _, id := range []string{"new", "fenced"} {
-		refused(t, storetest.No(f.Campaign(f.Ctx, id)), outbox.ErrNotFound, `there is no campaign "`+id+`"`)
+		refused(t, storetest.No(f.Campaign(f.Ctx, id)), event.ErrNotFound, `there is no campaign "`+id+`"`)
 	}
 	f.AppendN("new", 1)
 	f.Sound()
@@ -261,15 +262,15 @@ func TestAppend_tellsHowManyEventsItMadeAndWakesTheWorker(t *testing.T) {
 	})
 	again, other := storetest.Event("a", "note"), storetest.Event("a", "note")
 	again.EventID = "e-1"
-	for i, events := range [][]outbox.Event{{again, other}, {again, other}, {again}} {
+	for i, events := range [][]event.Event{{again, other}, {again, other}, {again}} {
 		f.must(f.Append(f.Ctx, store.Append{Events: events}))
 		must.Hold(t, i != 0 || woken == 1, "woken %d times, want once", woken)
 	}
 	f.Unchanged(func() {
 		bad := storetest.Event("c", "note")
 		bad.Seq = 7
-		refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{other, storetest.Event("b", "note"), bad}})), outbox.ErrConflict, "seq 7")
-		refused(t, storetest.No(f.Append(f.Ctx, store.Append{})), outbox.ErrInvalid, "no event")
+		refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{other, storetest.Event("b", "note"), bad}})), event.ErrConflict, "seq 7")
+		refused(t, storetest.No(f.Append(f.Ctx, store.Append{})), event.ErrInvalid, "no event")
 	})
 	must.Equal(t, made, []int{2, 1, 0}, "it tells of", "events")
 }
@@ -292,19 +293,19 @@ func TestConnections_areCounted(t *testing.T) {
 func TestAppend_toACampaignWithAWrongRowOrNoneSaysWhatToDo(t *testing.T) {
 	f := own(t)
 	f.Applied("a", 3)
-	a, b := store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}, store.Append{Events: []outbox.Event{storetest.Event("b", "counted")}}
+	a, b := store.Append{Events: []event.Event{storetest.Event("a", "counted")}}, store.Append{Events: []event.Event{storetest.Event("b", "counted")}}
 	f.Exec(`update campaigns set high_water_seq = 2`)
-	refused(t, storetest.No(f.Append(f.Ctx, a)), outbox.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
-	r := refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: append(b.Events[:1:1], a.Events...)})), outbox.ErrConflict)
+	refused(t, storetest.No(f.Append(f.Ctx, a)), event.ErrConflict, `campaign "a"`, "its last event is 3", "outboxweb check")
+	r := refused(t, storetest.No(f.Append(f.Ctx, store.Append{Events: append(b.Events[:1:1], a.Events...)})), event.ErrConflict)
 	must.Equal(t, r.Index, 1, "the event at fault")
 	f.Exec(`delete from campaigns`)
 	for _, appends := range [][]store.Append{{a}, {b, a}} {
 		_, errs := f.AppendTogether(appends)
 		last := len(errs) - 1
-		refused(t, errs[last], outbox.ErrConflict, "gaps --repair")
+		refused(t, errs[last], event.ErrConflict, "gaps --repair")
 		must.Hold(t, last == 0 || errs[0] == nil, "an append to another campaign: %v", errs[0])
 	}
-	f.MustReconcile(outbox.Repaired{Campaigns: 1})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1})
 	f.Is("a", "applied 3 of 3")
 	f.AppendN("a", 1)
 	f.DrainsSoundly()
@@ -315,7 +316,7 @@ func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
 	there := storetest.Event("a", "counted")
 	there.EventID = "e-1"
 	f.MustAppend(there)
-	events := []outbox.Event{storetest.Event("a", "counted"), there, storetest.Event("a", "counted")}
+	events := []event.Event{storetest.Event("a", "counted"), there, storetest.Event("a", "counted")}
 	first, repeated := f.MustAppendOnce(storetest.UnderKey("ana", "k", "1"), events...)
 	must.Need(t, !repeated && len(first) == 3 && first[0].Seq == 2 && first[1].Existed && first[2].Seq == 3, "the first is answered with %+v, repeated %v", first, repeated)
 	f.AppendN("a", 1)
@@ -324,11 +325,11 @@ func TestAppendOnce_isAnsweredAlikeAndDoneOnce(t *testing.T) {
 	_, repeated = f.MustAppendOnce(storetest.UnderKey("bo", "k", "1"), storetest.Event("a", "counted"))
 	must.Hold(t, !repeated, "somebody else's key counts")
 	_, _, err := f.AppendOnce(f.Ctx, store.Append{Events: events[:1]}, storetest.UnderKey("ana", "k", "2"))
-	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "another request under the key: %v", err)
+	must.Hold(t, errors.Is(err, event.ErrInvalid), "another request under the key: %v", err)
 	must.Equal(t, f.Number(`select count(*) from events`), 5, "the events there")
 	refusal := int64(7)
 	_, _, err = f.AppendOnce(f.Ctx, store.Append{Events: events[:1], ExpectedSeq: &refusal}, storetest.UnderKey("ana", "free", "1"))
-	must.Need(t, errors.Is(err, outbox.ErrConflict), "%v", err)
+	must.Need(t, errors.Is(err, event.ErrConflict), "%v", err)
 	_, repeated = f.MustAppendOnce(storetest.UnderKey("ana", "free", "2"), storetest.Event("a", "counted"))
 	must.Hold(t, !repeated, "the refused append has kept its key")
 	f.Sound()
@@ -341,7 +342,7 @@ func TestAppendOnce_ofSeveralProcessesIsDoneOnce(t *testing.T) {
 	var first atomic.Int64
 	for _, by := range []*fixture{f, other, f, other} {
 		all.Go(func() {
-			result, repeated, err := by.AppendOnce(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}}, storetest.UnderKey("ana", "k", "1"))
+			result, repeated, err := by.AppendOnce(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted")}}, storetest.UnderKey("ana", "k", "1"))
 			must.Hold(t, err == nil && len(result) == 1 && result[0].Seq == 1, "answered with %+v, %v", result, err)
 			if !repeated {
 				first.Add(1)

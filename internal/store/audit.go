@@ -11,24 +11,26 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Change is one operator action during its transaction: what the audit record will say.
 type Change struct {
-	Command    outbox.Command
-	Action     outbox.Action
+	Command    operator.Command
+	Action     operator.Action
 	CampaignID string
 	Seq        int64
-	Target     outbox.Target // an additional target
+	Target     operator.Target // an additional target
 	Before     any
 	After      any
 	// Asked is the request where action and target do not say it all. It is recorded if neither
 	// before nor after has it.
 	Asked any
 	// Touched are the rows changed by an action on many rows.
-	Touched []outbox.RowKey
+	Touched []event.RowKey
 	// summed marks a record that stands for many refusals, counted in after.
 	summed bool
 }
@@ -106,30 +108,30 @@ func tryChange[R any](ctx context.Context, s *Store, a *Change, change func(*Tx,
 }
 
 // Admit refuses a command that is invalid for every action.
-func (s *Store) Admit(o outbox.Command) error {
-	if len(o.Reason) > outbox.MaxReason {
-		return outbox.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), outbox.MaxReason)
+func (s *Store) Admit(o operator.Command) error {
+	if len(o.Reason) > event.MaxReason {
+		return event.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), event.MaxReason)
 	}
 	return s.Refuse()
 }
 
 // Require refuses an action on one row that releases this many rows without the required
 // confirmation: a reason where the store is configured to ask for one, and a typed phrase.
-func (s *Store) Require(o outbox.Command, released int64) error {
+func (s *Store) Require(o operator.Command, released int64) error {
 	if err := s.RequireReason(o, released); err != nil {
 		return err
 	}
-	return outbox.ActionRequeue.Confirm(o.Confirm, outbox.Reach{Released: released})
+	return operator.ActionRequeue.Confirm(o.Confirm, operator.Reach{Released: released})
 }
 
 // RequireReason refuses an action that releases this many rows without a reason, where the
 // store is configured to ask for one.
-func (s *Store) RequireReason(o outbox.Command, released int64) error {
-	if from := s.options.ReasonFrom; outbox.NeedsReason(from, released) && strings.TrimSpace(o.Reason) == "" {
+func (s *Store) RequireReason(o operator.Command, released int64) error {
+	if from := s.options.ReasonFrom; operator.NeedsReason(from, released) && strings.TrimSpace(o.Reason) == "" {
 		if from == 1 {
-			return outbox.Invalid("reason", "every action requires a reason")
+			return event.Invalid("reason", "every action requires a reason")
 		}
-		return outbox.Invalid("reason", "this action releases %s; actions that release %d or more require a reason", outbox.Count(released, "row", "rows"), from)
+		return event.Invalid("reason", "this action releases %s; actions that release %d or more require a reason", event.Count(released, "row", "rows"), from)
 	}
 	return nil
 }
@@ -149,8 +151,8 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	if a.Command.IdempotencyKey == "" {
 		return false, nil
 	}
-	var action outbox.Action
-	var auth outbox.Auth
+	var action operator.Action
+	var auth operator.Auth
 	var actor, campaign, stored, before, after string
 	var seq int64
 	found, err := t.One([]any{&actor, &auth, &action, &campaign, &seq, &stored, &before, &after},
@@ -159,9 +161,9 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 	case err != nil || !found:
 		return false, err
 	case auth != "" && (actor != a.Command.By.Name || auth != a.Command.By.Auth): // older records have no authentication method
-		return false, outbox.Conflict("this Idempotency-Key was used by another identity; use a new one")
+		return false, event.Conflict("this Idempotency-Key was used by another identity; use a new one")
 	case action != a.Action || campaign != a.CampaignID || seq != a.Seq:
-		return false, outbox.Conflict("this Idempotency-Key was used for another action: %s of %s", action, targetOf(action, campaign, seq, before))
+		return false, event.Conflict("this Idempotency-Key was used for another action: %s of %s", action, targetOf(action, campaign, seq, before))
 	}
 	if a.Asked != nil {
 		asked, err := json.Marshal(a.Asked)
@@ -169,18 +171,18 @@ func (t *Tx) RepeatedChange(a *Change, result any) (bool, error) {
 			return false, fmt.Errorf("write what %s was asked: %w", a.Action, err)
 		}
 		if text := string(asked); text != before && text != after {
-			return false, outbox.Conflict("this Idempotency-Key was used for the same action with different content: %s of %s", action, targetOf(action, campaign, seq, before))
+			return false, event.Conflict("this Idempotency-Key was used for the same action with different content: %s of %s", action, targetOf(action, campaign, seq, before))
 		}
 	}
 	return true, json.Unmarshal([]byte(stored), result)
 }
 
 // targetOf is the target of an action, taken from its audit record.
-func targetOf(action outbox.Action, campaign string, seq int64, before string) string {
-	var sub outbox.SubscriptionName
+func targetOf(action operator.Action, campaign string, seq int64, before string) string {
+	var sub operator.SubscriptionName
 	if action.OnPublisher() && json.Unmarshal([]byte(before), &sub) == nil {
 		if sub.Topic == "" {
-			return string(outbox.PublishersTarget(sub.Publisher))
+			return string(operator.PublishersTarget(sub.Publisher))
 		}
 		return "publisher " + sub.String()
 	}
@@ -204,7 +206,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 returning id`
 
 // insertEntry writes an audit record; refusal is empty for an action that was done.
-func (t *Tx) insertEntry(a *Change, result any, outcome outbox.AuditOutcome, refusal string, now int64) (id int64, err error) {
+func (t *Tx) insertEntry(a *Change, result any, outcome operator.AuditOutcome, refusal string, now int64) (id int64, err error) {
 	o := a.Command
 	_, err = t.One([]any{&id}, insertAuditEntry, now, o.By.Name, o.By.Via, o.By.From, string(a.Action), a.CampaignID, a.Seq,
 		sqldb.JSON(a.Before), sqldb.JSON(a.After), o.Reason, o.RequestID, o.IdempotencyKey, sqldb.JSON(result),
@@ -214,7 +216,7 @@ func (t *Tx) insertEntry(a *Change, result any, outcome outbox.AuditOutcome, ref
 
 // Record writes the audit record of a completed action, in its transaction.
 func (t *Tx) Record(a *Change, result any, now int64) error {
-	id, err := t.insertEntry(a, result, outbox.AuditDone, "", now)
+	id, err := t.insertEntry(a, result, operator.AuditDone, "", now)
 	if err != nil {
 		return fmt.Errorf("write the audit record of %s: %w", a.Action, err)
 	}
@@ -222,18 +224,18 @@ func (t *Tx) Record(a *Change, result any, now int64) error {
 }
 
 // ExpectCampaign compares the head that the operator was shown with the current one.
-func (t *Tx) ExpectCampaign(o outbox.Command, c *CampaignRow, now int64) error {
+func (t *Tx) ExpectCampaign(o operator.Command, c *CampaignRow, now int64) error {
 	if o.Expected == nil {
 		return nil
 	}
 	seen := *o.Expected
 	seen.AttemptCount, seen.UpdatedAt = nil, nil
 	o.Expected = &seen
-	return t.Expect(o, outbox.Row{CampaignID: c.ID, Status: outbox.Status(c.HeadStatus.String)}, c, now)
+	return t.Expect(o, campaign.Row{CampaignID: c.ID, Status: event.Status(c.HeadStatus.String)}, c, now)
 }
 
 // Expect compares the state that the operator was shown with the current one.
-func (t *Tx) Expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64) error {
+func (t *Tx) Expect(o operator.Command, row campaign.Row, c *CampaignRow, now int64) error {
 	e := o.Expected
 	if e == nil {
 		return nil
@@ -243,7 +245,7 @@ func (t *Tx) Expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64)
 		changes = append(changes, fmt.Sprintf("status is %s, not %s", row.Status, e.Status))
 	}
 	if e.AttemptCount != nil && *e.AttemptCount != row.AttemptCount {
-		changes = append(changes, fmt.Sprintf("it has %s, not %d", outbox.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), *e.AttemptCount))
+		changes = append(changes, fmt.Sprintf("it has %s, not %d", event.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), *e.AttemptCount))
 	}
 	if e.HeadSeq != 0 && e.HeadSeq != c.Head.Int64 {
 		changes = append(changes, fmt.Sprintf("the head is event %d, not %d", c.Head.Int64, e.HeadSeq))
@@ -254,20 +256,20 @@ func (t *Tx) Expect(o outbox.Command, row outbox.Row, c *CampaignRow, now int64)
 	if len(changes) == 0 {
 		return nil
 	}
-	return outbox.Conflict("%s has changed since this page was loaded: %s%s", target(row.CampaignID, row.Seq),
+	return event.Conflict("%s has changed since this page was loaded: %s%s", target(row.CampaignID, row.Seq),
 		strings.Join(changes, ", "), t.LastAction(row.CampaignID, row.Seq, now))
 }
 
-// AuditEntry reads one audit record. A missing one is outbox.ErrNotFound.
-func (s *Store) AuditEntry(ctx context.Context, id int64) (outbox.AuditEntry, error) {
-	found, err := Reading(ctx, s, fmt.Sprintf("read audit record %d", id), func(t *Tx) (sqldb.Stretch[outbox.AuditEntry], error) {
-		return AuditList(outbox.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
+// AuditEntry reads one audit record. A missing one is event.ErrNotFound.
+func (s *Store) AuditEntry(ctx context.Context, id int64) (operator.AuditEntry, error) {
+	found, err := Reading(ctx, s, fmt.Sprintf("read audit record %d", id), func(t *Tx) (sqldb.Stretch[operator.AuditEntry], error) {
+		return AuditList(operator.AuditFilter{}).Read(t, sqldb.Place{Key: []any{id + 1}}, 1)
 	})
 	if err != nil {
-		return outbox.AuditEntry{}, err
+		return operator.AuditEntry{}, err
 	}
 	if len(found.Items) == 0 || found.Items[0].ID != id {
-		return outbox.AuditEntry{}, outbox.NotFound("there is no audit record %d", id)
+		return operator.AuditEntry{}, event.NotFound("there is no audit record %d", id)
 	}
 	return found.Items[0], nil
 }
@@ -282,8 +284,8 @@ func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (int64, error) 
 
 // AuditLog pages through the audit records, newest first unless the filter says otherwise. A
 // page scans a bounded number of records and may end early, with Partial set.
-func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page[outbox.AuditEntry], error) {
-	return Reading(ctx, s, "list acts", func(t *Tx) (outbox.Page[outbox.AuditEntry], error) {
+func (s *Store) AuditLog(ctx context.Context, f operator.AuditFilter) (event.Page[operator.AuditEntry], error) {
+	return Reading(ctx, s, "list acts", func(t *Tx) (event.Page[operator.AuditEntry], error) {
 		page, err := AuditList(f).Page(t, f.Cursor, f.Limit)
 		if err != nil || sqldb.Told(&page) {
 			return page, err
@@ -305,22 +307,22 @@ func (s *Store) AuditLog(ctx context.Context, f outbox.AuditFilter) (outbox.Page
 }
 
 // AuditLogOf lists the latest actions on any of the targets, refused ones included, newest first.
-func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...outbox.Target) ([]outbox.AuditEntry, error) {
-	return Reading(ctx, s, fmt.Sprintf("list the actions on %s", targets[0]), func(t *Tx) (all []outbox.AuditEntry, err error) {
+func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...operator.Target) ([]operator.AuditEntry, error) {
+	return Reading(ctx, s, fmt.Sprintf("list the actions on %s", targets[0]), func(t *Tx) (all []operator.AuditEntry, err error) {
 		for _, target := range targets {
-			found, err := AuditList(outbox.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
+			found, err := AuditList(operator.AuditFilter{Target: target}).Read(t, sqldb.Place{}, limit)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, found.Items...)
 		}
-		slices.SortFunc(all, func(a, b outbox.AuditEntry) int { return cmp.Compare(b.ID, a.ID) })
+		slices.SortFunc(all, func(a, b operator.AuditEntry) int { return cmp.Compare(b.ID, a.ID) })
 		return all[:min(limit, len(all))], nil
 	})
 }
 
 // AuditLogInPages reads the audit records that f selects, page by page like RowsInPages.
-func (s *Store) AuditLogInPages(ctx context.Context, f outbox.AuditFilter) iter.Seq2[[]outbox.AuditEntry, error] {
+func (s *Store) AuditLogInPages(ctx context.Context, f operator.AuditFilter) iter.Seq2[[]operator.AuditEntry, error] {
 	return sqldb.InPages(ctx, s.journal.DB, AuditList(f), f.Cursor)
 }
 
@@ -342,11 +344,11 @@ limit $3`)
 )
 
 // AuditList is the list of the records that a filter selects, the latest first.
-func AuditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
-	l := &sqldb.List[outbox.AuditEntry]{
+func AuditList(f operator.AuditFilter) *sqldb.List[operator.AuditEntry] {
+	l := &sqldb.List[operator.AuditEntry]{
 		Name: "acts" + sqldb.Towards(!f.Reverse), Query: auditAll, Scan: scanAuditEntry, Down: !f.Reverse,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(a outbox.AuditEntry) []any { return []any{a.ID} },
+		Key: func(a operator.AuditEntry) []any { return []any{a.ID} },
 	}
 	switch {
 	case f.CampaignID != "":
@@ -364,8 +366,8 @@ func AuditList(f outbox.AuditFilter) *sqldb.List[outbox.AuditEntry] {
 	return l
 }
 
-func scanAuditEntry(rows sqldb.Row) (outbox.AuditEntry, error) {
-	var a outbox.AuditEntry
+func scanAuditEntry(rows sqldb.Row) (operator.AuditEntry, error) {
+	var a operator.AuditEntry
 	var before, after string
 	err := rows.Scan(&a.ID, sqldb.ScanTime(&a.At), &a.Actor, &a.Auth, &a.Role, &a.Via, &a.From, &a.Action, &a.CampaignID, &a.Seq,
 		&a.Target, &a.Outcome, &a.Refusal, &before, &after, &a.Reason, &a.RequestID)

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -17,8 +18,8 @@ values ($1, $2, $3, $4, $5)`
 
 // RecordTargets records which rows an action on many rows touched, one range per run of
 // consecutive rows, so that the action is found from each row. It sorts rows.
-func (t *Tx) RecordTargets(act int64, rows []outbox.RowKey, now int64) error {
-	slices.SortFunc(rows, func(a, b outbox.RowKey) int {
+func (t *Tx) RecordTargets(act int64, rows []event.RowKey, now int64) error {
+	slices.SortFunc(rows, func(a, b event.RowKey) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), cmp.Compare(a.Seq, b.Seq))
 	})
 	var b sqldb.Batch
@@ -47,7 +48,7 @@ from (
       and (cast($2 as bigint) = 0 or seq in (0, $2))
       and at >= $3
       and outcome = 'done'
-      and action not in (` + actionsThat(outbox.ShowsHidden, outbox.RequeuesRows, outbox.RetriesRows) + `)
+      and action not in (` + actionsThat(operator.ShowsHidden, operator.RequeuesRows, operator.RetriesRows) + `)
     order by id desc
     limit 1
   ) as named
@@ -73,14 +74,14 @@ select action, actor, at
 from audit_log
 where campaign_id = ''
   and outcome = 'done'
-  and action in (` + actionsThat(outbox.RequeuesRows) + `)
+  and action in (` + actionsThat(operator.RequeuesRows) + `)
 order by id desc
 limit 1`
 
 // actionsThat is the SQL list of the actions with one of the effects.
-func actionsThat(effects ...outbox.Effect) string {
+func actionsThat(effects ...operator.Effect) string {
 	var quoted []string
-	for _, action := range outbox.ActionsThat(effects...) {
+	for _, action := range operator.ActionsThat(effects...) {
 		quoted = append(quoted, "'"+string(action)+"'")
 	}
 	return strings.Join(quoted, ", ")
@@ -118,7 +119,7 @@ func (t *Tx) LastActionSince(campaign string, seq int64, since time.Time) string
 
 // LastActionOn is LastAction for a target that is neither a campaign nor a row, or another one that
 // includes it; empty without one.
-func (t *Tx) LastActionOn(target, within outbox.Target, now int64) string {
+func (t *Tx) LastActionOn(target, within operator.Target, now int64) string {
 	return t.lastActionBy(now, selectLastActOn, string(target), string(within))
 }
 
@@ -128,11 +129,11 @@ func (t *Tx) lastActionBy(now int64, query string, args ...any) string {
 	if found, err := t.One([]any{&action, &actor, &when}, query, args...); err != nil || !found {
 		return ""
 	}
-	return fmt.Sprintf("; last action: %s by %s %s ago", actionWords(action), actor, outbox.Age(sqldb.At(now).Sub(sqldb.At(when))))
+	return fmt.Sprintf("; last action: %s by %s %s ago", actionWords(action), actor, event.Age(sqldb.At(now).Sub(sqldb.At(when))))
 }
 
 func actionWords(action string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(action, outbox.OnPublisher), "_", " ")
+	return strings.ReplaceAll(strings.TrimPrefix(action, operator.OnPublisher), "_", " ")
 }
 
 // touching selects the actions on a campaign or on one of its events, by record and by touched

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -21,7 +22,7 @@ type CampaignRow struct {
 	HeadNext    sql.NullInt64
 	Oldest      sql.NullInt64 // append time of event applied+1
 	Due         sql.NullInt64
-	Counts      outbox.Counts
+	Counts      campaign.Counts
 	LeaseOwner  string
 	LeaseEpoch  int64
 	LeaseExpiry int64
@@ -101,7 +102,7 @@ func (t *Tx) ExistingCampaign(id string) (*CampaignRow, error) {
 
 // UnknownCampaign is the refusal of a request for a campaign without events.
 func UnknownCampaign(id string) error {
-	return outbox.NotFound("there is no campaign %q: nothing has been appended to it", id)
+	return event.NotFound("there is no campaign %q: nothing has been appended to it", id)
 }
 
 const insertCampaign = `
@@ -155,7 +156,7 @@ func (t *Tx) Save(c *CampaignRow, now int64) error {
 }
 
 // Schedule sets due_at: the earliest time at which a worker may claim the campaign by the rule
-// of outbox.ClaimFacts, or null when waiting alone never makes it claimable. While a lease
+// of campaign.ClaimFacts, or null when waiting alone never makes it claimable. While a lease
 // lasts it is the lease's end, so that one index answers every claim. A campaign that becomes
 // ready queues behind those that were ready before.
 func (c *CampaignRow) Schedule(now int64) {
@@ -178,8 +179,8 @@ func (c *CampaignRow) Mistimed(now int64) bool {
 }
 
 // ClaimFacts are the facts that decide whether a worker may claim the campaign.
-func (c *CampaignRow) ClaimFacts() outbox.ClaimFacts {
-	return outbox.ClaimFacts{Diverged: c.Diverged != "", Paused: c.PausedAt.Valid, Head: outbox.Status(c.HeadStatus.String),
+func (c *CampaignRow) ClaimFacts() campaign.ClaimFacts {
+	return campaign.ClaimFacts{Diverged: c.Diverged != "", Paused: c.PausedAt.Valid, Head: event.Status(c.HeadStatus.String),
 		NextAttempt: c.HeadNext.Int64, Bare: c.Bare(), Leased: c.LeaseOwner != "", LeaseEnds: c.LeaseExpiry}
 }
 
@@ -231,12 +232,12 @@ func (t *Tx) SaveFromHead(c *CampaignRow, now int64) error {
 
 // Count returns a pointer to the counter of a status.
 func (c *CampaignRow) Count(status string) *int64 {
-	switch outbox.Status(status) {
-	case outbox.Pending:
+	switch event.Status(status) {
+	case event.Pending:
 		return &c.Counts.Pending
-	case outbox.Processing:
+	case event.Processing:
 		return &c.Counts.Processing
-	case outbox.Failed:
+	case event.Failed:
 		return &c.Counts.Failed
 	default:
 		return &c.Counts.Dead
@@ -245,7 +246,7 @@ func (c *CampaignRow) Count(status string) *int64 {
 
 // Requeued counts rows of a status that an operator made pending and due at once. The campaign
 // is no longer a suspect.
-func (c *CampaignRow) Requeued(from outbox.Status, rows int64) {
+func (c *CampaignRow) Requeued(from event.Status, rows int64) {
 	*c.Count(string(from)) -= rows
 	c.Counts.Pending += rows
 	c.Unsuspect()
@@ -255,18 +256,18 @@ func (c *CampaignRow) Requeued(from outbox.Status, rows int64) {
 func (c *CampaignRow) Unsuspect() { c.Crashes, c.Suspect = 0, 0 }
 
 // View converts the row to the domain type.
-func (c *CampaignRow) View() outbox.Campaign {
-	v := outbox.Campaign{
+func (c *CampaignRow) View() campaign.Campaign {
+	v := campaign.Campaign{
 		CampaignID: c.ID, HighWaterSeq: c.HighWater, AppliedSeq: c.Applied,
-		HeadSeq: c.Head.Int64, HeadStatus: outbox.Status(c.HeadStatus.String), HeadNextAttempt: sqldb.At(c.HeadNext.Int64),
+		HeadSeq: c.Head.Int64, HeadStatus: event.Status(c.HeadStatus.String), HeadNextAttempt: sqldb.At(c.HeadNext.Int64),
 		DueAt: sqldb.At(c.Due.Int64), Unqueued: !c.Due.Valid,
 		Counts: c.Counts, OldestEnqueuedAt: sqldb.At(c.Oldest.Int64), Diverged: c.Diverged, Skips: c.Skips, UpdatedAt: sqldb.At(c.UpdatedAt),
 	}
 	if c.LeaseOwner != "" {
-		v.Lease = &outbox.Lease{Owner: c.LeaseOwner, Epoch: c.LeaseEpoch, ExpiresAt: sqldb.At(c.LeaseExpiry)}
+		v.Lease = &campaign.Lease{Owner: c.LeaseOwner, Epoch: c.LeaseEpoch, ExpiresAt: sqldb.At(c.LeaseExpiry)}
 	}
 	if c.PausedAt.Valid {
-		v.Paused = &outbox.Pause{By: c.PausedBy, At: sqldb.At(c.PausedAt.Int64), Reason: c.PausedWhy}
+		v.Paused = &campaign.Pause{By: c.PausedBy, At: sqldb.At(c.PausedAt.Int64), Reason: c.PausedWhy}
 	}
 	return v
 }
@@ -278,14 +279,14 @@ func ScanCampaign(row sqldb.Row) (*CampaignRow, error) {
 }
 
 // scanView reads CampaignColumns as the domain type.
-func scanView(row sqldb.Row) (outbox.Campaign, error) {
+func scanView(row sqldb.Row) (campaign.Campaign, error) {
 	c, err := ScanCampaign(row)
 	return c.View(), err
 }
 
 // Recount sets the counts of a campaign from its rows.
 func (t *Tx) Recount(c *CampaignRow) error {
-	c.Counts = outbox.Counts{}
+	c.Counts = campaign.Counts{}
 	err := t.Each(func(rows sqldb.Row) error {
 		var status string
 		var n int64

@@ -7,16 +7,17 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Campaign reads one campaign, with the applied seq of the watermark itself. A diverged
 // campaign has the watermark of another journal: its applied seq is the one stored in this
-// journal. An unknown campaign is outbox.ErrNotFound.
-func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error) {
+// journal. An unknown campaign is event.ErrNotFound.
+func (s *Store) Campaign(ctx context.Context, id string) (campaign.Campaign, error) {
 	var c *CampaignRow
-	var view outbox.Campaign
+	var view campaign.Campaign
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		if c, err = t.ExistingCampaign(id); err != nil {
 			return err
@@ -25,11 +26,11 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 		return t.setFindings(&view)
 	})
 	if err != nil {
-		return outbox.Campaign{}, err
+		return campaign.Campaign{}, err
 	}
 	mark, err := s.WatermarkOf(ctx, id)
 	if err != nil {
-		return outbox.Campaign{}, err
+		return campaign.Campaign{}, err
 	}
 	if mark.AppliedSeq > c.HighWater && view.Diverged == "" { // or events were appended and applied in the meantime
 		view.Diverged, err = s.Divergence(ctx, id, mark)
@@ -44,8 +45,8 @@ func (s *Store) Campaign(ctx context.Context, id string) (outbox.Campaign, error
 
 // Campaigns pages through campaigns, in either direction. A page with a state filter scans a
 // bounded number of them and may end early, with Partial set.
-func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.Page[outbox.Campaign], error) {
-	var page outbox.Page[outbox.Campaign]
+func (s *Store) Campaigns(ctx context.Context, f campaign.CampaignFilter) (event.Page[campaign.Campaign], error) {
+	var page event.Page[campaign.Campaign]
 	l := campaignList(f)
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
 		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
@@ -54,7 +55,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 		return sqldb.CountInto(t, &page, countCampaigns, string(f.State), f.Q, sqldb.CountWindow+1)
 	})
 	if err == nil && page.Total == nil {
-		var summary outbox.Summary
+		var summary campaign.Summary
 		if summary, err = s.Summary(ctx); err == nil {
 			sqldb.Exactly(&page, summary.Campaigns.Total)
 		}
@@ -63,7 +64,7 @@ func (s *Store) Campaigns(ctx context.Context, f outbox.CampaignFilter) (outbox.
 }
 
 // CampaignsInPages reads the campaigns that f selects, page by page like RowsInPages.
-func (s *Store) CampaignsInPages(ctx context.Context, f outbox.CampaignFilter) iter.Seq2[[]outbox.Campaign, error] {
+func (s *Store) CampaignsInPages(ctx context.Context, f campaign.CampaignFilter) iter.Seq2[[]campaign.Campaign, error] {
 	return sqldb.InPages(ctx, s.journal.DB, campaignList(f), f.Cursor)
 }
 
@@ -72,7 +73,7 @@ const (
 	lagKey = `applied_seq - high_water_seq`
 	// AgeKey is since when a campaign has waited, in microseconds; 1<<62 of one that does not wait.
 	AgeKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
-	// TroubleKey is outbox.Campaign.Rank without what verifying found, which is not in the campaign's
+	// TroubleKey is campaign.Campaign.Rank without what verifying found, which is not in the campaign's
 	// row.
 	TroubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
 )
@@ -167,11 +168,11 @@ func ScanFound(row sqldb.Row) (c *CampaignRow, found int64, err error) {
 	return c, found, err
 }
 
-func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
-	l := &sqldb.List[outbox.Campaign]{
+func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
+	l := &sqldb.List[campaign.Campaign]{
 		Name: string(f.Sort), Query: campaignsByID, Args: []any{f.Q}, Down: f.Reverse,
 		Low: []any{int64(0), ""}, High: []any{int64(0), sqldb.BeyondTexts},
-		Scan: func(rows sqldb.Row) (outbox.Campaign, error) {
+		Scan: func(rows sqldb.Row) (campaign.Campaign, error) {
 			c, found, err := ScanFound(rows)
 			view := c.View()
 			view.Drifted, view.Unverifiable = found%unverifiableUnit, found%outdatedUnit/unverifiableUnit
@@ -179,33 +180,33 @@ func campaignList(f outbox.CampaignFilter) *sqldb.List[outbox.Campaign] {
 			return view, err
 		},
 	}
-	number := func(outbox.Campaign) int64 { return 0 }
+	number := func(campaign.Campaign) int64 { return 0 }
 	switch f.Sort {
-	case outbox.SortLag:
+	case campaign.SortLag:
 		l.Query = CampaignsByLag
-		number = func(c outbox.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq }
-	case outbox.SortAge:
+		number = func(c campaign.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq }
+	case campaign.SortAge:
 		l.Query = campaignsByAge
 		number = ageOf
-	case outbox.SortTrouble:
+	case campaign.SortTrouble:
 		l.Query = campaignsByTrouble
-		number = outbox.Campaign.Rank
+		number = campaign.Campaign.Rank
 	default:
-		l.Name = string(outbox.SortID)
+		l.Name = string(campaign.SortID)
 	}
-	if l.Name != string(outbox.SortID) {
+	if l.Name != string(campaign.SortID) {
 		l.Low[0], l.High[0] = int64(sqldb.FarPast), int64(sqldb.FarFuture)
 	}
-	l.Key = func(c outbox.Campaign) []any { return []any{number(c), c.CampaignID} }
+	l.Key = func(c campaign.Campaign) []any { return []any{number(c), c.CampaignID} }
 	l.Name += sqldb.Towards(l.Down)
 	if f.State != "" {
-		l.Match = func(c outbox.Campaign) bool { return c.In(f.State) }
+		l.Match = func(c campaign.Campaign) bool { return c.In(f.State) }
 	}
 	return l
 }
 
 // ageOf is a campaign's key when sorted by age.
-func ageOf(c outbox.Campaign) int64 {
+func ageOf(c campaign.Campaign) int64 {
 	if c.OldestEnqueuedAt.IsZero() {
 		return sqldb.FarFuture
 	}
@@ -237,15 +238,15 @@ from (
 
 // Blocked lists the campaigns that need an operator, worst first: diverged ones, then those
 // whose head is dead or failing, by waiting rows times age.
-func (s *Store) Blocked(ctx context.Context, limit int) ([]outbox.Blocked, error) {
-	return Reading(ctx, s, "list blocked campaigns", func(t *Tx) ([]outbox.Blocked, error) {
-		blocked, err := sqldb.All(t, func(row sqldb.Row) (outbox.Blocked, error) {
+func (s *Store) Blocked(ctx context.Context, limit int) ([]campaign.Blocked, error) {
+	return Reading(ctx, s, "list blocked campaigns", func(t *Tx) ([]campaign.Blocked, error) {
+		blocked, err := sqldb.All(t, func(row sqldb.Row) (campaign.Blocked, error) {
 			c, err := scanView(row)
-			return outbox.Blocked{Campaign: c}, err
+			return campaign.Blocked{Campaign: c}, err
 		}, SelectCampaigns+`
 where failed > 0 or dead > 0 or diverged <> ''
 order by diverged = '', dead = 0, (pending + processing + failed + dead) * (($1 - coalesce(oldest_enqueued_at, $1)) / 1000) desc, campaign_id
-limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
+limit $2`, s.Now(), sqldb.PageLimit(limit, event.MaxPage))
 		if err == nil {
 			err = t.headErrors(blocked)
 		}
@@ -253,7 +254,7 @@ limit $2`, s.Now(), sqldb.PageLimit(limit, outbox.MaxPage))
 	})
 }
 
-func (t *Tx) headErrors(blocked []outbox.Blocked) error {
+func (t *Tx) headErrors(blocked []campaign.Blocked) error {
 	var b sqldb.Batch
 	for i := range blocked {
 		c := &blocked[i]
@@ -264,19 +265,19 @@ func (t *Tx) headErrors(blocked []outbox.Blocked) error {
 }
 
 // Paused lists the campaigns that operators paused, latest first.
-func (s *Store) Paused(ctx context.Context, limit int) ([]outbox.Campaign, error) {
-	return Reading(ctx, s, "list paused campaigns", func(t *Tx) ([]outbox.Campaign, error) {
+func (s *Store) Paused(ctx context.Context, limit int) ([]campaign.Campaign, error) {
+	return Reading(ctx, s, "list paused campaigns", func(t *Tx) ([]campaign.Campaign, error) {
 		return sqldb.All(t, scanView, SelectCampaigns+`
 where paused_at is not null
 order by paused_at desc
-limit $1`, sqldb.PageLimit(limit, outbox.MaxPage))
+limit $1`, sqldb.PageLimit(limit, event.MaxPage))
 	})
 }
 
 // Serving is the SQL condition for the campaigns of a scope, and its parameters, numbered after
 // those in before. It is evaluated per entry of the index on due_at, so only for campaigns with
 // unapplied events.
-func Serving(s outbox.Scope, before ...any) (condition string, args []any) {
+func Serving(s campaign.Scope, before ...any) (condition string, args []any) {
 	args = before
 	if s.Every() {
 		return "", args

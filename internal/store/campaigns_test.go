@@ -12,9 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -39,7 +40,7 @@ func campaignScene(t *testing.T) *fixture {
 	return f
 }
 
-func ids(campaigns []outbox.Campaign) []string {
+func ids(campaigns []campaign.Campaign) []string {
 	all := []string{}
 	for _, c := range campaigns {
 		all = append(all, c.CampaignID)
@@ -49,20 +50,20 @@ func ids(campaigns []outbox.Campaign) []string {
 
 func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	f := campaignScene(t)
-	must.OK(t, f.RecordVerifications(f.Ctx, []outbox.Verification{{CampaignID: "current-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: outbox.VerdictFailed},
-		{CampaignID: "blocked-2", Projection: "p", Verdict: outbox.VerdictDrift}, {CampaignID: "blocked-2", Projection: "q", Verdict: outbox.VerdictFailed}}))
-	everything := f.AllCampaigns(outbox.CampaignFilter{Limit: 200})
+	must.OK(t, f.RecordVerifications(f.Ctx, []campaign.Verification{{CampaignID: "current-2", Projection: "p", Verdict: campaign.VerdictDrift}, {CampaignID: "lagging-ü", Projection: "p", Verdict: campaign.VerdictFailed},
+		{CampaignID: "blocked-2", Projection: "p", Verdict: campaign.VerdictDrift}, {CampaignID: "blocked-2", Projection: "q", Verdict: campaign.VerdictFailed}}))
+	everything := f.AllCampaigns(campaign.CampaignFilter{Limit: 200})
 	must.Need(t, len(everything) == 10, "campaigns are %v, want all ten", ids(everything))
-	sorts := map[outbox.CampaignSort]func(a, b outbox.Campaign) int{
-		outbox.SortTrouble: func(a, b outbox.Campaign) int { return int(a.Rank() - b.Rank()) },
-		outbox.SortID:      func(a, b outbox.Campaign) int { return 0 },
-		outbox.SortLag:     func(a, b outbox.Campaign) int { return int(b.LagEvents() - a.LagEvents()) },
-		outbox.SortAge:     func(a, b outbox.Campaign) int { return int(b.Lag(f.Clock.Now()) - a.Lag(f.Clock.Now())) },
+	sorts := map[campaign.CampaignSort]func(a, b campaign.Campaign) int{
+		campaign.SortTrouble: func(a, b campaign.Campaign) int { return int(a.Rank() - b.Rank()) },
+		campaign.SortID:      func(a, b campaign.Campaign) int { return 0 },
+		campaign.SortLag:     func(a, b campaign.Campaign) int { return int(b.LagEvents() - a.LagEvents()) },
+		campaign.SortAge:     func(a, b campaign.Campaign) int { return int(b.Lag(f.Clock.Now()) - a.Lag(f.Clock.Now())) },
 	}
 	for sort, compare := range sorts {
-		for _, state := range append([]outbox.State{""}, outbox.States...) {
+		for _, state := range append([]campaign.State{""}, campaign.States...) {
 			for _, q := range []string{"", "lag", "%", "'", "ü", "none", "1"} {
-				var want []outbox.Campaign
+				var want []campaign.Campaign
 				for _, c := range everything {
 					if (state == "" || c.In(state)) && strings.Contains(c.CampaignID, q) {
 						want = append(want, c)
@@ -70,12 +71,12 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 				}
 				slices.SortStableFunc(want, compare)
 				for _, limit := range []int{1, 3, 200} {
-					filter := outbox.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit}
+					filter := campaign.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit}
 					turned := filter
 					turned.Reverse = true
 					mustList(t, fmt.Sprintf("%+v", filter), ids(want), f.campaignPager(filter), f.campaignPager(turned))
 					got := total(f.campaignPager(filter)(""))
-					must.Hold(t, sort == outbox.SortLag || got == fmt.Sprint(len(want)), "%+v: total %s, want %d", filter, got, len(want))
+					must.Hold(t, sort == campaign.SortLag || got == fmt.Sprint(len(want)), "%+v: total %s, want %d", filter, got, len(want))
 				}
 			}
 		}
@@ -85,16 +86,16 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 	f.MustPause("lagging-ü")
 	paused, err := f.Paused(f.Ctx, 2)
 	must.Hold(t, err == nil && len(paused) == 2 && paused[0].CampaignID == "lagging-ü" && paused[1].CampaignID == "blocked-1", "the last paused are %+v, %v", paused, err)
-	for _, state := range []outbox.State{outbox.StateBlocked, outbox.StatePaused} {
-		got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200})
+	for _, state := range []campaign.State{campaign.StateBlocked, campaign.StatePaused} {
+		got := f.AllCampaigns(campaign.CampaignFilter{State: state, Limit: 200})
 		must.Hold(t, slices.Contains(ids(got), "blocked-1"), "a campaign that is blocked and paused is not among those that are %s: %v", state, ids(got))
 	}
-	for _, state := range []outbox.State{outbox.StateDrifted, outbox.StateUnverifiable} {
-		got := f.AllCampaigns(outbox.CampaignFilter{State: state, Limit: 200})
+	for _, state := range []campaign.State{campaign.StateDrifted, campaign.StateUnverifiable} {
+		got := f.AllCampaigns(campaign.CampaignFilter{State: state, Limit: 200})
 		must.Hold(t, len(got) == 2 && slices.Contains(ids(got), "blocked-2"), "a campaign that is blocked, drifted and unverifiable is not among those that are %s: %v", state, ids(got))
 	}
-	for _, state := range outbox.States {
-		must.Hold(t, len(f.AllCampaigns(outbox.CampaignFilter{State: state})) != 0, "the scene has no campaign that is %s", state)
+	for _, state := range campaign.States {
+		must.Hold(t, len(f.AllCampaigns(campaign.CampaignFilter{State: state})) != 0, "the scene has no campaign that is %s", state)
 	}
 }
 
@@ -104,7 +105,7 @@ func TestCampaigns_ofAStateAreFoundBeyondTheWindow(t *testing.T) {
 with recursive n(i) as (values (1) union all select i + 1 from n where i < 10050)
 select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + ` then 1 end, 1, 1 from n`)
 		want := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where paused_at is not null order by campaign_id`)
-		must.Equal(t, ids(f.AllCampaigns(outbox.CampaignFilter{State: outbox.StatePaused, Limit: 200})), want, "paused")
+		must.Equal(t, ids(f.AllCampaigns(campaign.CampaignFilter{State: campaign.StatePaused, Limit: 200})), want, "paused")
 	})
 }
 
@@ -138,38 +139,38 @@ func TestSummary_sumsOverCampaigns(t *testing.T) {
 	f.ClaimOne(one, 1)
 	f.Clock.Advance(time.Second)
 	stopped := f.Clock.Now()
-	for i, s := range []outbox.InstanceState{
-		{ID: "i-1", Applied: 10, Failed: 2, Fenced: 1, Rates: outbox.Throughput{AppliedPerSecond: 5, FailedPerSecond: 1}},
-		{ID: "i-2", Applied: 5, Rates: outbox.Throughput{AppliedPerSecond: 2.5}, StoppedAt: &stopped},
+	for i, s := range []campaign.InstanceState{
+		{ID: "i-1", Applied: 10, Failed: 2, Fenced: 1, Rates: campaign.Throughput{AppliedPerSecond: 5, FailedPerSecond: 1}},
+		{ID: "i-2", Applied: 5, Rates: campaign.Throughput{AppliedPerSecond: 2.5}, StoppedAt: &stopped},
 	} {
 		s.StartedAt = began.Add(time.Duration(i) * time.Second)
 		must.OK(t, f.Heartbeat(f.Ctx, s))
 	}
 	got := must.Get(f.Summary(f.Ctx)).Or(t)
-	counts := outbox.Counts{Pending: f.CountRows(outbox.Pending), Processing: f.CountRows(outbox.Processing), Failed: f.CountRows(outbox.Failed), Dead: f.CountRows(outbox.Dead)}
+	counts := campaign.Counts{Pending: f.CountRows(event.Pending), Processing: f.CountRows(event.Processing), Failed: f.CountRows(event.Failed), Dead: f.CountRows(event.Dead)}
 	must.Hold(t, got.Counts == counts && counts.Processing != 0, "counts are %+v, want %+v", got.Counts, counts)
-	must.Equal(t, got.Campaigns, outbox.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Mismatched: 1, Leased: 1}, "campaigns")
+	must.Equal(t, got.Campaigns, campaign.CampaignCounts{Total: 11, Lagging: 9, Blocked: 2, Paused: 1, Diverged: 1, Mismatched: 1, Leased: 1}, "campaigns")
 	age := f.Clock.Now().Sub(began).Seconds()
 	o := got.Oldest
 	must.Hold(t, o != nil && o.Seq == 1 && strings.HasPrefix(o.CampaignID, "blocked") && o.EnqueuedAt == began && o.AgeSeconds == age, "oldest is %+v", got.Oldest)
 	lag := f.Number(`select sum(high_water_seq - applied_seq) from campaigns`)
-	must.Hold(t, got.Lag == (outbox.Lag{Events: lag, MaxSeconds: age, RetryableSeconds: 5}) && got.Mode == outbox.ModeOutbox && got.AsOf == f.Clock.Now(), "summary is %+v", got)
+	must.Hold(t, got.Lag == (campaign.Lag{Events: lag, MaxSeconds: age, RetryableSeconds: 5}) && got.Mode == campaign.ModeOutbox && got.AsOf == f.Clock.Now(), "summary is %+v", got)
 	w := got.Worker
 	must.Hold(t, w.Running && w.Applied == 15 && w.Failed == 2 && w.Fenced == 1 && w.LastSeen != nil && *w.LastSeen == f.Clock.Now(), "worker is %+v", w)
-	must.Equal(t, got.Throughput, outbox.Throughput{AppliedPerSecond: 7.5, FailedPerSecond: 1}, "throughput")
+	must.Equal(t, got.Throughput, campaign.Throughput{AppliedPerSecond: 7.5, FailedPerSecond: 1}, "throughput")
 }
 
 func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing.T) {
 	f := own(t)
 	first, err := f.Summary(f.Ctx)
-	must.Hold(t, err == nil && first.Counts.Total() == 0 && first.Oldest == nil && first.Campaigns.Total == 0 && first.Instances != nil && !first.Worker.Running && first.Mode == outbox.ModeOutbox, "the summary of nothing is %+v, %v", first, err)
+	must.Hold(t, err == nil && first.Counts.Total() == 0 && first.Oldest == nil && first.Campaigns.Total == 0 && first.Instances != nil && !first.Worker.Running && first.Mode == campaign.ModeOutbox, "the summary of nothing is %+v, %v", first, err)
 	f.Clock.Advance(time.Hour)
 	f.AppendN("a", 1)
-	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "w", Host: "h", PID: 7, Mode: outbox.ModeShadow, StartedAt: began, BeatEvery: 2 * time.Second}))
+	must.OK(t, f.Heartbeat(f.Ctx, campaign.InstanceState{ID: "w", Host: "h", PID: 7, Mode: campaign.ModeShadow, StartedAt: began, BeatEvery: 2 * time.Second}))
 	must.Equal(t, must.Get(f.Summary(f.Ctx)).Or(t).AsOf, first.AsOf, "taken anew at", "after")
 	// A command may have been started without the servers' configuration.
 	s := must.Get(f.beside().Summary(f.Ctx)).Or(t)
-	must.Hold(t, s.Mode == outbox.ModeShadow && s.Campaigns.Total == 1, "another process reads %+v", s)
+	must.Hold(t, s.Mode == campaign.ModeShadow && s.Campaigns.Total == 1, "another process reads %+v", s)
 }
 
 // wave is the claims of one worker in a history.
@@ -193,7 +194,7 @@ func (h *history) id() string { return rapid.SampledFrom(h.ids).Draw(h.t, "campa
 
 // acted fails on any error except an allowed refusal.
 func (h *history) acted(err error) {
-	must.Need(h.t, err == nil || errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrNotFound), "act: %v", err)
+	must.Need(h.t, err == nil || errors.Is(err, event.ErrConflict) || errors.Is(err, event.ErrNotFound), "act: %v", err)
 }
 
 func (h *history) appends() { h.AppendN(h.id(), rapid.IntRange(1, 5).Draw(h.t, "events")) }
@@ -209,9 +210,9 @@ func (h *history) claims() {
 	h.explained(before, claims, rows == 1000)
 }
 
-func (h *history) standings() map[string]outbox.Campaign {
-	page := must.Get(h.Campaigns(h.Ctx, outbox.CampaignFilter{Limit: 200})).Or(h.t)
-	all := make(map[string]outbox.Campaign, len(page.Items))
+func (h *history) standings() map[string]campaign.Campaign {
+	page := must.Get(h.Campaigns(h.Ctx, campaign.CampaignFilter{Limit: 200})).Or(h.t)
+	all := make(map[string]campaign.Campaign, len(page.Items))
 	for _, c := range page.Items {
 		all[c.CampaignID] = c
 	}
@@ -220,15 +221,15 @@ func (h *history) standings() map[string]outbox.Campaign {
 
 // explained checks that a campaign was shown as ready exactly when a claim takes it, if the claim had room for all. A head whose worker has
 // died again may turn out to be failed only during the claim.
-func (h *history) explained(before map[string]outbox.Campaign, claims []queue.Claim, roomy bool) {
+func (h *history) explained(before map[string]campaign.Campaign, claims []queue.Claim, roomy bool) {
 	now := h.Clock.Now()
-	ready := func(c outbox.Campaign) bool {
-		return c.Explain(now, outbox.Surroundings{Mode: outbox.ModeOutbox}).Blocker == outbox.BlockerNone
+	ready := func(c campaign.Campaign) bool {
+		return c.Explain(now, campaign.Surroundings{Mode: campaign.ModeOutbox}).Blocker == campaign.BlockerNone
 	}
 	taken := make(map[string]bool, len(claims))
 	for _, c := range claims {
 		taken[c.CampaignID] = true
-		must.Need(h.t, ready(before[c.CampaignID]), "campaign %s was claimed and explained as %+v", c.CampaignID, before[c.CampaignID].Explain(now, outbox.Surroundings{}))
+		must.Need(h.t, ready(before[c.CampaignID]), "campaign %s was claimed and explained as %+v", c.CampaignID, before[c.CampaignID].Explain(now, campaign.Surroundings{}))
 	}
 	if !roomy {
 		return
@@ -275,7 +276,7 @@ func (h *history) works() {
 	for _, c := range w.claims {
 		last := rapid.Int64Range(c.First-1, c.Last).Draw(h.t, "applied")
 		reached, err := h.ApplyClaim(c, last)
-		must.Need(h.t, err == nil || errors.Is(err, outbox.ErrLeaseLost), "apply: %v", err)
+		must.Need(h.t, err == nil || errors.Is(err, event.ErrLeaseLost), "apply: %v", err)
 		r := queue.Result{Claim: c, Applied: reached}
 		if reached < c.Last && err == nil && rapid.Bool().Draw(h.t, "fails") {
 			r.Failure = storetest.Failure("boom")
@@ -293,7 +294,7 @@ func (h *history) renews() {
 	if len(h.held) > 0 {
 		w := rapid.SampledFrom(h.held).Draw(h.t, "renewed")
 		err := h.Renew(h.Ctx, w.worker, w.claims, lease)
-		must.Need(h.t, err == nil || errors.Is(err, outbox.ErrLeaseLost), "renew: %v", err)
+		must.Need(h.t, err == nil || errors.Is(err, event.ErrLeaseLost), "renew: %v", err)
 	}
 }
 
@@ -309,7 +310,7 @@ func (h *history) operates() {
 	}
 	acts := map[string]func() error{
 		"requeue":     func() error { return storetest.No(h.RequeueRow(h.Ctx, ana(""), id, head)) },
-		"many":        func() error { return storetest.No(h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{Limit: 2})) },
+		"many":        func() error { return storetest.No(h.RequeueDead(h.Ctx, ana(""), campaign.RequeueFilter{Limit: 2})) },
 		"dead-letter": func() error { return storetest.No(h.DeadLetterRow(h.Ctx, ana(""), id, head)) },
 		"retry":       func() error { return storetest.No(h.RetryRow(h.Ctx, ana(""), id, head)) },
 		"pause":       func() error { return storetest.No(h.PauseCampaign(h.Ctx, ana(""), id)) },
@@ -446,7 +447,7 @@ func (h *history) drainsAfterAll() {
 	}
 	left := int64(1)
 	for tries := 0; tries < 20 && left > 0; tries++ {
-		_, err := h.RequeueDead(h.Ctx, ana(""), outbox.RequeueFilter{})
+		_, err := h.RequeueDead(h.Ctx, ana(""), campaign.RequeueFilter{})
 		h.acted(err)
 		h.Clock.Advance(6 * time.Minute)
 		h.Drain()

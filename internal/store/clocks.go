@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -41,7 +41,7 @@ const (
 // correct learns from instances read between two moments, and sets how far their clocks are
 // ahead where that exceeds the tolerance. It converts their last heartbeat to this process's
 // clock.
-func (k *clocks) correct(all []outbox.InstanceState, began, ended int64) {
+func (k *clocks) correct(all []campaign.InstanceState, began, ended int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.of == nil {

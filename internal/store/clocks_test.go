@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -22,14 +23,14 @@ func (f *fixture) ahead(by time.Duration) *fixture {
 func TestFuture_isSetRight(t *testing.T) {
 	t.Parallel()
 	for name, repair := range map[string]func(f *fixture){
-		"start":      func(f *fixture) { f.MustReconcile(outbox.Repaired{Campaigns: 1}) },
+		"start":      func(f *fixture) { f.MustReconcile(campaign.Repaired{Campaigns: 1}) },
 		"self-check": func(f *fixture) { f.SelfCheckOne("a") },
 	} {
 		for event, story := range map[string]func(t *testing.T, f *fixture){
 			"an append is due now": func(t *testing.T, f *fixture) {
 				f.ahead(24*time.Hour).AppendN("a", 3)
 				e := f.Explained("a")
-				must.Hold(t, e.Blocker == outbox.BlockerUnqueued && e.ClaimableAt != nil && e.ClaimableAt.Equal(began.Add(24*time.Hour)) && strings.Contains(e.Why, "clock"), "explained as %+v", e)
+				must.Hold(t, e.Blocker == campaign.BlockerUnqueued && e.ClaimableAt != nil && e.ClaimableAt.Equal(began.Add(24*time.Hour)) && strings.Contains(e.Why, "clock"), "explained as %+v", e)
 				f.NoClaim(one)
 				repair(f)
 				f.Claims(one, 3, "a 1-3 under 1")
@@ -39,7 +40,7 @@ func TestFuture_isSetRight(t *testing.T) {
 				fast.Failing("boom", "a", 3)
 				repair(f)
 				e := f.Explained("a")
-				must.Hold(t, e.Blocker == outbox.BlockerBackoff && e.Why == "Event 1 failed and will be retried in 1 s", "explained as %+v", e)
+				must.Hold(t, e.Blocker == campaign.BlockerBackoff && e.Why == "Event 1 failed and will be retried in 1 s", "explained as %+v", e)
 				f.NoClaim(one)
 				f.Clock.Advance(time.Second)
 				f.Claims(one, 3, "a 1-3 under 2, after 1")
@@ -51,7 +52,7 @@ func TestFuture_isSetRight(t *testing.T) {
 				repair(f)
 				f.Exact("a")
 				e := f.Explained("a")
-				must.Hold(t, e.Blocker == outbox.BlockerLease && e.ClaimableAt.Equal(began.Add(lease)), "explained as %+v", e)
+				must.Hold(t, e.Blocker == campaign.BlockerLease && e.ClaimableAt.Equal(began.Add(lease)), "explained as %+v", e)
 				f.NoClaim(one)
 				f.Clock.Advance(lease)
 				c := f.ClaimOne(one, 3)
@@ -78,9 +79,9 @@ func TestFuture_ofASecondIsNoError(t *testing.T) {
 }
 
 // clockOf is an instance as seen by a process that has just read it again.
-func (f *fixture) clockOf(id string) outbox.InstanceState {
+func (f *fixture) clockOf(id string) campaign.InstanceState {
 	all := must.Get(f.Instances(f.Ctx)).Or(f.TB)
-	i := slices.IndexFunc(all, func(i outbox.InstanceState) bool { return i.ID == id })
+	i := slices.IndexFunc(all, func(i campaign.InstanceState) bool { return i.ID == id })
 	must.Need(f.TB, i >= 0, "instance %s is not among %+v", id, all)
 	return all[i]
 }
@@ -108,8 +109,8 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 			f.clockOf("other")
 		}
 		got := f.clockOf("other")
-		must.Hold(t, got.ClockAhead >= scene.from && got.ClockAhead <= scene.til && got.State(f.Clock.Now()) == outbox.InstanceRunning, "its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
-		told := outbox.Facts{Summary: outbox.Summary{Instances: []outbox.InstanceState{got}}}.Judged(f.Clock.Now()).Findings.Of(outbox.FindsClock)
+		must.Hold(t, got.ClockAhead >= scene.from && got.ClockAhead <= scene.til && got.State(f.Clock.Now()) == campaign.InstanceRunning, "its clock is %s ahead and it is %s, want %s to %s and running", got.ClockAhead, got.State(f.Clock.Now()), scene.from, scene.til)
+		told := facts.Facts{Summary: campaign.Summary{Instances: []campaign.InstanceState{got}}}.Judged(f.Clock.Now()).Findings.Of(campaign.FindsClock)
 		must.Hold(t, (len(told) > 0) == (scene.from != 0 || scene.til != 0), "told %+v", told)
 		// The clock is corrected.
 		for range 40 {
@@ -124,7 +125,7 @@ func TestInstances_nameClocksThatDiffer(t *testing.T) {
 func TestInstances_ofADeadOneWithAClockAheadFallSilent(t *testing.T) {
 	f := own(t)
 	f.ahead(10 * time.Minute).beat("other")
-	for _, want := range []outbox.Condition{outbox.InstanceRunning, outbox.InstanceSilent} {
+	for _, want := range []campaign.Condition{campaign.InstanceRunning, campaign.InstanceSilent} {
 		must.Equal(t, f.clockOf("other").State(f.Clock.Now()), want, "it")
 		f.Clock.Advance(10 * time.Second)
 	}

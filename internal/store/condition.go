@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -22,17 +22,17 @@ const (
 type search struct {
 	t      *Tx
 	after  int64
-	below  int64            // positions from here on no longer matter
-	all    *matching        // collects; nil looks for the first
-	found  *outbox.EventRef // at below; nil until one is found
-	item   int              // index of the item that found matches
+	below  int64           // positions from here on no longer matter
+	all    *matching       // collects; nil looks for the first
+	found  *event.EventRef // at below; nil until one is found
+	item   int             // index of the item that found matches
 	budget int
 }
 
-// checkCondition returns an *outbox.Refusal: with ErrConflict when an event matches the
+// checkCondition returns an *event.Refusal: with ErrConflict when an event matches the
 // condition, and with ErrInvalid when deciding that would read too much of the journal, or the
 // condition's position is beyond the journal's end.
-func (t *Tx) checkCondition(c *outbox.AppendCondition) error {
+func (t *Tx) checkCondition(c *event.AppendCondition) error {
 	if err := t.checkPosition(c.AfterPosition); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (t *Tx) checkCondition(c *outbox.AppendCondition) error {
 	if s.found == nil {
 		return nil
 	}
-	refusal := outbox.Conflict("conflicting event %d (%s, campaign %q seq %d): it came after position %d and matches item %d of the condition; read on from there and decide again",
+	refusal := event.Conflict("conflicting event %d (%s, campaign %q seq %d): it came after position %d and matches item %d of the condition; read on from there and decide again",
 		s.found.Position, s.found.EventType, s.found.CampaignID, s.found.Seq, s.after, s.item+1)
 	refusal.BlockingEvent = s.found
 	return refusal
@@ -62,7 +62,7 @@ func (t *Tx) checkPosition(position int64) error {
 		return err
 	}
 	if position > last {
-		return outbox.Invalid("condition.after_position",
+		return event.Invalid("condition.after_position",
 			"after_position is %d, but the journal ends at %d: it belongs to another journal, or to the time before a backup was restored; get the journal's position, read and decide again", position, last)
 	}
 	return nil
@@ -145,7 +145,7 @@ func cut(text string, limit int) string {
 }
 
 // find looks for an event of item i below the one found so far.
-func (s *search) find(i int, item *outbox.ConditionItem) error {
+func (s *search) find(i int, item *event.ConditionItem) error {
 	way, err := s.shortest(i, item)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (s *search) find(i int, item *outbox.ConditionItem) error {
 // shortest is the path over every event of the item with the fewest entries, or one that is
 // short enough. A path is several walks where an event may have any of several types, and none
 // where no event can match. Paths are counted in growing steps until one of them ends.
-func (s *search) shortest(number int, item *outbox.ConditionItem) ([]walk, error) {
+func (s *search) shortest(number int, item *event.ConditionItem) ([]walk, error) {
 	ways, err := s.paths(item)
 	if err != nil {
 		return nil, err
@@ -207,9 +207,9 @@ func (s *search) compare(ways [][]walk, limit int64) (best []walk, fewest int64,
 }
 
 // paths are the possible paths over every event of the item, the preferred long one first.
-func (s *search) paths(item *outbox.ConditionItem) (ways [][]walk, err error) {
+func (s *search) paths(item *event.ConditionItem) (ways [][]walk, err error) {
 	for name, value := range item.Tags {
-		if !outbox.EnvelopeTag(name) {
+		if !event.EnvelopeTag(name) {
 			name, value := TagEntry(name, value)
 			key := []any{name, value}
 			ways = append(ways, []walk{{"position", tagged, key, s.after}})
@@ -276,7 +276,7 @@ const (
 )
 
 // walk reads the entries of a walk until one is an event of the item.
-func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
+func (s *search) walk(w walk, number int, item *event.ConditionItem) error {
 	types := item.Types()
 	for limit := firstEntries; ; limit = min(2*limit, mostEntries) {
 		page, err := sqldb.All(s.t, func(row sqldb.Row) (e entry, err error) {
@@ -305,10 +305,10 @@ func (s *search) walk(w walk, number int, item *outbox.ConditionItem) error {
 
 // verify reads the events at the positions, in ascending order, until one matches the item: the
 // conflicting event.
-func (s *search) verify(positions []int64, number int, item *outbox.ConditionItem) (bool, error) {
+func (s *search) verify(positions []int64, number int, item *event.ConditionItem) (bool, error) {
 	for some := range slices.Chunk(positions, firstEntries) {
 		var b sqldb.Batch
-		var events []outbox.Event
+		var events []event.Event
 		for _, position := range some {
 			b.Each(sqldb.Collect(&events, scanEvent), s.selectEvent(), position)
 		}
@@ -336,7 +336,7 @@ func (s *search) verify(positions []int64, number int, item *outbox.ConditionIte
 }
 
 func (s *search) tooMuch(number int) error {
-	return outbox.Invalid(fmt.Sprintf("condition.items[%d]", number),
+	return event.Invalid(fmt.Sprintf("condition.items[%d]", number),
 		"more than %d events after position %d would have to be read to check item %d of the condition; add an event type, a tag or a campaign, or use a later after_position",
 		searchBudget/readCost, s.after, number+1)
 }

@@ -4,17 +4,17 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // Databases describes the current state of both databases.
-func (s *Store) Databases(ctx context.Context) ([]outbox.DatabaseInfo, error) {
+func (s *Store) Databases(ctx context.Context) ([]database.DatabaseInfo, error) {
 	steps, err := s.Migrations(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []outbox.DatabaseInfo
+	var all []database.DatabaseInfo
 	for _, d := range s.both() {
 		info, err := d.Describe(ctx)
 		if err != nil {
@@ -22,7 +22,7 @@ func (s *Store) Databases(ctx context.Context) ([]outbox.DatabaseInfo, error) {
 		}
 		for _, m := range steps {
 			if m.Database == d.Name {
-				info.Migrations = append(info.Migrations, outbox.Migration{Version: m.Version, Name: m.Name, AppliedAt: m.AppliedAt})
+				info.Migrations = append(info.Migrations, database.Migration{Version: m.Version, Name: m.Name, AppliedAt: m.AppliedAt})
 			}
 		}
 		all = append(all, info)

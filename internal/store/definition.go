@@ -9,7 +9,8 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -55,7 +56,7 @@ where at < $1
 
 // definition reads a version of a projection's definition, the latest one that begins with version. A
 // missing one is zero.
-func (t *Tx) definition(projection, version string) (d outbox.Definition, err error) {
+func (t *Tx) definition(projection, version string) (d campaign.Definition, err error) {
 	d.Projection = projection
 	_, err = t.One([]any{&d.Version, sqldb.ScanTime(&d.LoadedAt), &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, selectDefinition, projection, version)
 	return d, err
@@ -63,34 +64,34 @@ func (t *Tx) definition(projection, version string) (d outbox.Definition, err er
 
 // Definition returns a version of a projection's definition as it was loaded last. One that is not
 // known has no file.
-func (s *Store) Definition(ctx context.Context, projection, version string) (outbox.Definition, error) {
-	return Reading(ctx, s, fmt.Sprintf("read the definition of projection %q", projection), func(t *Tx) (outbox.Definition, error) {
+func (s *Store) Definition(ctx context.Context, projection, version string) (campaign.Definition, error) {
+	return Reading(ctx, s, fmt.Sprintf("read the definition of projection %q", projection), func(t *Tx) (campaign.Definition, error) {
 		return t.definition(projection, version)
 	})
 }
 
 // KeptDefinition is Definition of a version whose text is kept, of which a prefix is enough. A missing text is
-// outbox.ErrNotFound.
-func (s *Store) KeptDefinition(ctx context.Context, projection, version string) (outbox.Definition, error) {
+// event.ErrNotFound.
+func (s *Store) KeptDefinition(ctx context.Context, projection, version string) (campaign.Definition, error) {
 	d, err := s.Definition(ctx, projection, version)
 	if err != nil || d.File.Text != "" {
 		return d, err
 	}
 	kept, err := s.kept(ctx, projection)
 	if err != nil || len(kept) == 0 {
-		return d, cmp.Or(err, error(outbox.NotFound("the text of version %s of projection %q is not kept", version, projection)))
+		return d, cmp.Or(err, error(event.NotFound("the text of version %s of projection %q is not kept", version, projection)))
 	}
 	var names []string
 	for _, v := range kept {
-		names = append(names, outbox.ShortHash(v.Version))
+		names = append(names, event.ShortHash(v.Version))
 	}
-	return d, outbox.NotFound("the text of version %s of projection %q is not kept; those of %s are", version, projection, strings.Join(names, ", "))
+	return d, event.NotFound("the text of version %s of projection %q is not kept; those of %s are", version, projection, strings.Join(names, ", "))
 }
 
 // kept are the versions of a projection of which the text is kept, the one loaded last first.
-func (s *Store) kept(ctx context.Context, projection string) ([]outbox.LoadedVersion, error) {
-	return Reading(ctx, s, fmt.Sprintf("read the kept versions of projection %q", projection), func(t *Tx) ([]outbox.LoadedVersion, error) {
-		return sqldb.All(t, func(row sqldb.Row) (v outbox.LoadedVersion, err error) {
+func (s *Store) kept(ctx context.Context, projection string) ([]campaign.LoadedVersion, error) {
+	return Reading(ctx, s, fmt.Sprintf("read the kept versions of projection %q", projection), func(t *Tx) ([]campaign.LoadedVersion, error) {
+		return sqldb.All(t, func(row sqldb.Row) (v campaign.LoadedVersion, err error) {
 			err = row.Scan(&v.Version, sqldb.ScanTimeOrNil(&v.LoadedAt))
 			return v, err
 		}, selectKept, projection, keptNamed)
@@ -115,15 +116,15 @@ from projection_loads
 order by projection, at`
 
 // Loads returns when the versions of projections were loaded, by projection and version.
-func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
-	all := make(map[string]map[string]outbox.Load)
+func (t *Tx) Loads() (map[string]map[string]campaign.Load, error) {
+	all := make(map[string]map[string]campaign.Load)
 	complete := false // the first load of the projection is among them
 	err := t.Each(func(row sqldb.Row) error {
 		var name, version, previous string
 		var at time.Time
 		err := row.Scan(&name, &version, sqldb.ScanTime(&at), &previous)
 		if all[name] == nil {
-			all[name], complete = make(map[string]outbox.Load), previous == ""
+			all[name], complete = make(map[string]campaign.Load), previous == ""
 		}
 		l, again := all[name][version]
 		if l.Last = at; !again && complete {
@@ -136,7 +137,7 @@ func (t *Tx) Loads() (map[string]map[string]outbox.Load, error) {
 }
 
 // ProjectionDetail adds to a projection how its definition was changed, and which versions are kept.
-func (s *Store) ProjectionDetail(ctx context.Context, p outbox.ProjectionInfo) (d outbox.ProjectionDetail, err error) {
+func (s *Store) ProjectionDetail(ctx context.Context, p campaign.ProjectionInfo) (d campaign.ProjectionDetail, err error) {
 	d.ProjectionInfo = p
 	if d.LastChange, err = s.LastChange(ctx, p.Name); err == nil {
 		d.Kept, err = s.kept(ctx, p.Name)
@@ -146,8 +147,8 @@ func (s *Store) ProjectionDetail(ctx context.Context, p outbox.ProjectionInfo) (
 
 // LastChange returns the last load of another version of a projection's definition; nil if no other
 // one is known.
-func (s *Store) LastChange(ctx context.Context, projection string) (*outbox.DefinitionChange, error) {
-	return Reading(ctx, s, fmt.Sprintf("read the last change of projection %q", projection), func(t *Tx) (*outbox.DefinitionChange, error) {
+func (s *Store) LastChange(ctx context.Context, projection string) (*campaign.DefinitionChange, error) {
+	return Reading(ctx, s, fmt.Sprintf("read the last change of projection %q", projection), func(t *Tx) (*campaign.DefinitionChange, error) {
 		now, err := t.definition(projection, "")
 		if err != nil || now.Previous == "" {
 			return nil, err
@@ -164,7 +165,7 @@ func (s *Store) LastChange(ctx context.Context, projection string) (*outbox.Defi
 
 // Loaded records the definitions of the projections that an instance loaded, where they differ from
 // those loaded before.
-func (s *Store) Loaded(ctx context.Context, instance outbox.InstanceState, loaded []outbox.Definition) error {
+func (s *Store) Loaded(ctx context.Context, instance campaign.InstanceState, loaded []campaign.Definition) error {
 	if s.options.ReadOnly {
 		return nil
 	}
@@ -211,8 +212,8 @@ limit 100`
 
 // VersionLoads are the loads of another version of a projection from one time until before another
 // (microseconds), the latest 100, in that order.
-func (t *Tx) VersionLoads(from, until int64) ([]outbox.VersionLoad, error) {
-	return sqldb.All(t, func(row sqldb.Row) (l outbox.VersionLoad, err error) {
+func (t *Tx) VersionLoads(from, until int64) ([]campaign.VersionLoad, error) {
+	return sqldb.All(t, func(row sqldb.Row) (l campaign.VersionLoad, err error) {
 		err = row.Scan(&l.Projection, sqldb.ScanTime(&l.At), &l.Version, &l.Previous, &l.Host)
 		return l, err
 	}, selectVersionLoads, from, until)
@@ -230,8 +231,8 @@ const (
 const diffLines = 300
 
 // changeOf describes the load of a definition in place of another.
-func changeOf(before, now outbox.Definition) outbox.DefinitionChange {
-	c := outbox.DefinitionChange{LoadedAt: now.LoadedAt, Host: now.Host, Version: now.Version, Previous: now.Previous, Kept: before.File.Text != ""}
+func changeOf(before, now campaign.Definition) campaign.DefinitionChange {
+	c := campaign.DefinitionChange{LoadedAt: now.LoadedAt, Host: now.Host, Version: now.Version, Previous: now.Previous, Kept: before.File.Text != ""}
 	if !c.Kept || now.File.Text == "" {
 		return c
 	}

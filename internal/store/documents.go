@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -27,13 +28,13 @@ func within(document string) string {
 
 // EventWithin reads an event and the sizes of its documents; documents longer than limit bytes
 // are nil. The event says whether it is skipped and whether its content matches its hash.
-func (t *Tx) EventWithin(campaign string, seq, limit int64) (e outbox.Event, sizes outbox.Sizes, found bool, err error) {
-	scan := func(row sqldb.Row) (outbox.Event, error) {
+func (t *Tx) EventWithin(campaign string, seq, limit int64) (e event.Event, sizes event.Sizes, found bool, err error) {
+	scan := func(row sqldb.Row) (event.Event, error) {
 		return ScanEvent(row, &sizes.Payload, &sizes.Tags, &sizes.Metadata)
 	}
 	e, found, err = sqldb.First(t, scan, eventWithin, campaign, seq, limit)
 	if err == nil && found {
-		one := []outbox.Event{e}
+		one := []event.Event{e}
 		err = t.readSkips(one)
 		e = one[0]
 		if max(sizes.Payload, sizes.Tags, sizes.Metadata) <= limit {
@@ -44,18 +45,18 @@ func (t *Tx) EventWithin(campaign string, seq, limit int64) (e outbox.Event, siz
 }
 
 // EventWithin reads one event for its page, without documents longer than limit bytes. A
-// missing event is outbox.ErrNotFound.
-func (s *Store) EventWithin(ctx context.Context, campaign string, seq, limit int64) (outbox.EventDetail, error) {
-	return Reading(ctx, s, "", func(t *Tx) (d outbox.EventDetail, err error) {
+// missing event is event.ErrNotFound.
+func (s *Store) EventWithin(ctx context.Context, campaignID string, seq, limit int64) (campaign.EventDetail, error) {
+	return Reading(ctx, s, "", func(t *Tx) (d campaign.EventDetail, err error) {
 		var found bool
-		d.Event, d.Sizes, found, err = t.EventWithin(campaign, seq, limit)
+		d.Event, d.Sizes, found, err = t.EventWithin(campaignID, seq, limit)
 		if err == nil && !found {
-			err = t.MissingEvent(campaign, seq)
+			err = t.MissingEvent(campaignID, seq)
 		}
 		if err != nil {
 			return d, err
 		}
-		row, _, err := t.Row(campaign, seq)
+		row, _, err := t.Row(campaignID, seq)
 		d.RowStatus = row.Status
 		if err == nil {
 			err = t.relatives(&d)
@@ -73,7 +74,7 @@ where campaign_id = $1
   and event_id in ($2, $3)`
 
 // relatives finds the events that an event names as its correlation and its cause.
-func (t *Tx) relatives(d *outbox.EventDetail) error {
+func (t *Tx) relatives(d *campaign.EventDetail) error {
 	e := d.Event
 	if e.CorrelationID == "" && e.CausationID == "" {
 		return nil
@@ -93,18 +94,18 @@ func (t *Tx) relatives(d *outbox.EventDetail) error {
 	return sqldb.Wrapf(err, "read the causes of campaign %q seq %d", e.CampaignID, e.Seq)
 }
 
-var selectDocument = map[outbox.Part]string{
-	outbox.PartPayload:  `select payload, event_hash from events where campaign_id = $1 and seq = $2`,
-	outbox.PartTags:     `select tags, event_hash from events where campaign_id = $1 and seq = $2`,
-	outbox.PartMetadata: `select metadata, event_hash from events where campaign_id = $1 and seq = $2`,
+var selectDocument = map[event.Part]string{
+	event.PartPayload:  `select payload, event_hash from events where campaign_id = $1 and seq = $2`,
+	event.PartTags:     `select tags, event_hash from events where campaign_id = $1 and seq = $2`,
+	event.PartMetadata: `select metadata, event_hash from events where campaign_id = $1 and seq = $2`,
 }
 
 // Document reads one document of an event, whole and exactly as stored, and the event's hash. A
-// missing event is outbox.ErrNotFound.
-func (s *Store) Document(ctx context.Context, campaign string, seq int64, part outbox.Part) (text, hash string, err error) {
+// missing event is event.ErrNotFound.
+func (s *Store) Document(ctx context.Context, campaign string, seq int64, part event.Part) (text, hash string, err error) {
 	query, ok := selectDocument[part]
 	if !ok {
-		return "", "", outbox.Invalid("part", "part %q is unknown; use payload, tags or metadata", part)
+		return "", "", event.Invalid("part", "part %q is unknown; use payload, tags or metadata", part)
 	}
 	err = s.journal.Read(ctx, func(t *Tx) error {
 		found, err := t.One([]any{&text, &hash}, query, campaign, seq)
@@ -127,12 +128,12 @@ order by e.seq`
 
 // EventLines reads the events first to last of a campaign, each with the status of its row and
 // without documents.
-func (s *Store) EventLines(ctx context.Context, campaign string, first, last int64) ([]outbox.EventLine, error) {
-	what := fmt.Sprintf("read events %d to %d of campaign %q", first, last, campaign)
-	return Reading(ctx, s, what, func(t *Tx) ([]outbox.EventLine, error) {
-		return sqldb.All(t, func(row sqldb.Row) (l outbox.EventLine, err error) {
+func (s *Store) EventLines(ctx context.Context, campaignID string, first, last int64) ([]campaign.EventLine, error) {
+	what := fmt.Sprintf("read events %d to %d of campaign %q", first, last, campaignID)
+	return Reading(ctx, s, what, func(t *Tx) ([]campaign.EventLine, error) {
+		return sqldb.All(t, func(row sqldb.Row) (l campaign.EventLine, err error) {
 			err = row.Scan(&l.Seq, &l.EventType, &l.EntityType, &l.EntityID, sqldb.ScanTime(&l.OccurredAt), &l.RowStatus, &l.Skipped)
 			return l, err
-		}, selectEventLines, campaign, first, last)
+		}, selectEventLines, campaignID, first, last)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -19,13 +19,13 @@ var SelectEvent = "\nselect " + EventColumns("", "tags, metadata, payload, event
 // EventColumns are the columns that ScanEvent reads, of the table with a prefix, such as "e.". The
 // last five are expressions, for the documents and hashes or for what is read in their place.
 func EventColumns(prefix, last string) string {
-	first := append([]string{"position", "seq", "occurred_at", "recorded_at"}, outbox.EnvelopeNames()...)
+	first := append([]string{"position", "seq", "occurred_at", "recorded_at"}, event.EnvelopeNames()...)
 	return prefix + strings.Join(first, ", "+prefix) + ",\n  " + last
 }
 
 // ScanEvent reads a row of EventColumns, and more columns behind them.
-func ScanEvent(row sqldb.Row, more ...any) (outbox.Event, error) {
-	var e outbox.Event
+func ScanEvent(row sqldb.Row, more ...any) (event.Event, error) {
+	var e event.Event
 	var occurred, recorded int64
 	var tags, metadata, payload string
 	columns := append(make([]any, 0, 24), &e.Position, &e.Seq, &occurred, &recorded)
@@ -40,7 +40,7 @@ func ScanEvent(row sqldb.Row, more ...any) (outbox.Event, error) {
 }
 
 // scanEvent reads a row of EventColumns alone.
-func scanEvent(row sqldb.Row) (outbox.Event, error) { return ScanEvent(row) }
+func scanEvent(row sqldb.Row) (event.Event, error) { return ScanEvent(row) }
 
 var emptyObject = json.RawMessage("{}")
 
@@ -56,7 +56,7 @@ func RawObject(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-func (t *Tx) event(query string, args ...any) (outbox.Event, bool, error) {
+func (t *Tx) event(query string, args ...any) (event.Event, bool, error) {
 	return sqldb.First(t, scanEvent, query, args...)
 }
 
@@ -65,19 +65,19 @@ where campaign_id = $1
   and seq between $2 and $3
 order by seq`
 
-func (t *Tx) events(campaign string, first, last int64) ([]outbox.Event, error) {
-	events := make([]outbox.Event, 0, max(0, min(last-first+1, 4096)))
+func (t *Tx) events(campaign string, first, last int64) ([]event.Event, error) {
+	events := make([]event.Event, 0, max(0, min(last-first+1, 4096)))
 	if err := t.Each(sqldb.Collect(&events, scanEvent), eventsInRange, campaign, first, last); err != nil {
 		return nil, err
 	}
 	return events, t.readSkips(events)
 }
 
-// Event reads one event. A missing one is outbox.ErrNotFound.
-func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.Event, error) {
-	e, err := Reading(ctx, s, "", func(t *Tx) (outbox.Event, error) { return t.skippableEvent(campaign, seq) })
+// Event reads one event. A missing one is event.ErrNotFound.
+func (s *Store) Event(ctx context.Context, campaign string, seq int64) (event.Event, error) {
+	e, err := Reading(ctx, s, "", func(t *Tx) (event.Event, error) { return t.skippableEvent(campaign, seq) })
 	if err == nil {
-		checkContentHash(&e, outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))})
+		checkContentHash(&e, event.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))})
 	}
 	return e, err
 }
@@ -86,7 +86,7 @@ func (s *Store) Event(ctx context.Context, campaign string, seq int64) (outbox.E
 // against its hash on every read. Longer documents are checked by verify and check only.
 const hashedWithin = 64 << 10
 
-func checkContentHash(e *outbox.Event, sizes outbox.Sizes) {
+func checkContentHash(e *event.Event, sizes event.Sizes) {
 	if max(sizes.Payload, sizes.Tags, sizes.Metadata) <= hashedWithin {
 		e.Altered = e.ContentHash() != e.EventHash
 	}
@@ -98,16 +98,16 @@ func (t *Tx) MissingEvent(campaign string, seq int64) error {
 	if err != nil {
 		return err
 	}
-	return outbox.NotFound("campaign %q has no event %d; its last one is %d", campaign, seq, c.HighWater)
+	return event.NotFound("campaign %q has no event %d; its last one is %d", campaign, seq, c.HighWater)
 }
 
 // Events reads the events of a campaign after a seq, in order. The page's cursors are the seqs
 // to continue from, as text. limit 0 means 50; the most is 1,000. A page ends early, with
 // Partial set, where its events would exceed eventsBytes. An unknown campaign is
-// outbox.ErrNotFound.
-func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (outbox.Page[outbox.Event], error) {
+// event.ErrNotFound.
+func (s *Store) Events(ctx context.Context, campaign string, afterSeq int64, limit int) (event.Page[event.Event], error) {
 	limit = sqldb.PageLimit(limit, 1000)
-	page := outbox.Page[outbox.Event]{Items: []outbox.Event{}}
+	page := event.Page[event.Event]{Items: []event.Event{}}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		c, err := t.ExistingCampaign(campaign)
 		if err != nil {
@@ -176,17 +176,17 @@ where event_types.intent <> excluded.intent`
 
 // RegisterEventTypes records the intent of event types. A type that is not named keeps its
 // intent. Registering again changes nothing.
-func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbox.Intent) error {
+func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]event.Intent) error {
 	known, err := s.EventTypes(ctx)
 	if err != nil {
 		return err
 	}
-	changed := make(map[string]outbox.Intent)
+	changed := make(map[string]event.Intent)
 	for name, intent := range intents {
-		if intent != outbox.IntentProjection && intent != outbox.IntentAuditOnly {
-			return outbox.Invalid("event_types", "intent %q of event type %q is unknown; use projection or audit_only", intent, name)
+		if intent != event.IntentProjection && intent != event.IntentAuditOnly {
+			return event.Invalid("event_types", "intent %q of event type %q is unknown; use projection or audit_only", intent, name)
 		}
-		if known[name] != intent && (known[name] != "" || intent != outbox.IntentProjection) {
+		if known[name] != intent && (known[name] != "" || intent != event.IntentProjection) {
 			changed[name] = intent
 		}
 	}
@@ -204,12 +204,12 @@ func (s *Store) RegisterEventTypes(ctx context.Context, intents map[string]outbo
 }
 
 // EventTypes reads the registered event types with their intents.
-func (s *Store) EventTypes(ctx context.Context) (map[string]outbox.Intent, error) {
+func (s *Store) EventTypes(ctx context.Context) (map[string]event.Intent, error) {
 	return Reading(ctx, s, "", (*Tx).eventTypes)
 }
 
-func (t *Tx) eventTypes() (map[string]outbox.Intent, error) {
-	types := make(map[string]outbox.Intent)
+func (t *Tx) eventTypes() (map[string]event.Intent, error) {
+	types := make(map[string]event.Intent)
 	err := t.Each(sqldb.CollectMap(types), `select event_type, intent from event_types`)
 	return types, sqldb.Wrapf(err, "read event types")
 }

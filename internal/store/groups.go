@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -113,7 +115,7 @@ where c.campaign_id = r.campaign_id
 
 // group is an error group while it is read.
 type group struct {
-	outbox.ErrorGroup
+	campaign.ErrorGroup
 	types, built map[string]int64
 	now          time.Time
 	looked       int64 // rows read
@@ -123,23 +125,23 @@ type group struct {
 // ErrorGroups groups the failed and dead rows, those being retried, and the events that a worker in shadow mode
 // found failing, by error. The result is shared by all callers: up to a second old, or older when reading takes
 // long. Callers must not change it.
-func (s *Store) ErrorGroups(ctx context.Context) (outbox.ErrorGroups, error) {
-	all, err := s.groups.Get(ctx, func() (outbox.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
+func (s *Store) ErrorGroups(ctx context.Context) (campaign.ErrorGroups, error) {
+	all, err := s.groups.Get(ctx, func() (campaign.ErrorGroups, error) { return s.readGroups(context.WithoutCancel(ctx)) })
 	if err != nil {
-		return outbox.ErrorGroups{}, fmt.Errorf("group errors: %w", err)
+		return campaign.ErrorGroups{}, fmt.Errorf("group errors: %w", err)
 	}
 	return all, nil
 }
 
-func (s *Store) readGroups(ctx context.Context) (all outbox.ErrorGroups, err error) {
+func (s *Store) readGroups(ctx context.Context) (all campaign.ErrorGroups, err error) {
 	now := sqldb.At(s.Now())
 	err = s.journal.Read(ctx, func(t *Tx) error {
-		fingerprints, err := t.Fingerprints(outbox.MaxCauses + 1)
+		fingerprints, err := t.Fingerprints(event.MaxCauses + 1)
 		if err != nil {
 			return err
 		}
-		all = outbox.ErrorGroups{Groups: []outbox.ErrorGroup{}, More: len(fingerprints) > outbox.MaxCauses}
-		fingerprints = fingerprints[:min(len(fingerprints), outbox.MaxCauses)]
+		all = campaign.ErrorGroups{Groups: []campaign.ErrorGroup{}, More: len(fingerprints) > event.MaxCauses}
+		fingerprints = fingerprints[:min(len(fingerprints), event.MaxCauses)]
 		found, err := t.readEach(fingerprints, now)
 		if err != nil {
 			return err
@@ -152,7 +154,7 @@ func (s *Store) readGroups(ctx context.Context) (all outbox.ErrorGroups, err err
 		_, err = t.One([]any{&all.Rehearsed.Events, &all.Rehearsed.Failing}, selectRehearsed)
 		return err
 	})
-	slices.SortFunc(all.Groups, outbox.CompareGroups)
+	slices.SortFunc(all.Groups, campaign.CompareGroups)
 	return all, err
 }
 
@@ -192,7 +194,7 @@ func (t *Tx) readEach(fingerprints []string, now time.Time) ([]group, error) {
 		}
 		return capped, left, nil
 	}
-	capped, left, err := read(all, outbox.MaxGrouped)
+	capped, left, err := read(all, event.MaxGrouped)
 	if err == nil && len(capped) > 0 && len(capped) < len(all) {
 		_, _, err = read(capped, left)
 	}
@@ -202,7 +204,7 @@ func (t *Tx) readEach(fingerprints []string, now time.Time) ([]group, error) {
 // readGroup reads rows of an error, at most each from both ends, attempts of some of them, the note on it, and
 // whether it happened before.
 func (t *Tx) readGroup(g *group, fingerprint string, each, tried int, now time.Time) error {
-	*g = group{ErrorGroup: outbox.ErrorGroup{Fingerprint: fingerprint, Tried: []outbox.Tried{}, Worst: []outbox.CauseCampaign{}}, types: map[string]int64{}, built: map[string]int64{}, now: now}
+	*g = group{ErrorGroup: campaign.ErrorGroup{Fingerprint: fingerprint, Tried: []campaign.Tried{}, Worst: []campaign.CauseCampaign{}}, types: map[string]int64{}, built: map[string]int64{}, now: now}
 	var b sqldb.Batch
 	b.Each(g.addRows, selectGroup, g.Fingerprint, each)
 	b.Each(g.addHead, selectGroupHeads, g.Fingerprint, each)
@@ -229,12 +231,12 @@ func (g *group) addRows(row sqldb.Row) error {
 		return err
 	}
 	g.looked += rows
-	switch outbox.Status(status) {
-	case outbox.Dead:
+	switch event.Status(status) {
+	case event.Dead:
 		g.Dead += rows
-	case outbox.Failed:
+	case event.Failed:
 		g.Failed += rows
-	case outbox.Processing:
+	case event.Processing:
 		g.Retrying += rows
 	default: // released before it was retried
 		return nil
@@ -245,7 +247,7 @@ func (g *group) addRows(row sqldb.Row) error {
 }
 
 func (g *group) addHead(row sqldb.Row) error {
-	var c outbox.CauseCampaign
+	var c campaign.CauseCampaign
 	var next *time.Time
 	var behind int64
 	err := row.Scan(&c.HeadStatus, &c.EventType, sqldb.ScanTimeOrNil(&next), &c.CampaignID, &c.HeadSeq, &c.EventsWaiting, &behind, sqldb.ScanTimeOrNil(&c.OldestAt))
@@ -254,9 +256,9 @@ func (g *group) addHead(row sqldb.Row) error {
 	}
 	c.EventsWaiting = max(0, c.EventsWaiting) // a diverged campaign's watermark may be ahead
 	switch c.HeadStatus {
-	case outbox.Dead:
+	case event.Dead:
 		g.Released += behind
-	case outbox.Failed:
+	case event.Failed:
 		c.NextAttemptAt = next
 	}
 	g.AddCampaign(c.Scored(g.now))
@@ -265,7 +267,7 @@ func (g *group) addHead(row sqldb.Row) error {
 
 // addRehearsed adds an event that would fail, as a worker in shadow mode found, if it still waits untried.
 func (g *group) addRehearsed(row sqldb.Row) error {
-	c := outbox.CauseCampaign{HeadStatus: outbox.Pending}
+	c := campaign.CauseCampaign{HeadStatus: event.Pending}
 	var example string
 	var at time.Time
 	var holds bool
@@ -283,7 +285,7 @@ func (g *group) addRehearsed(row sqldb.Row) error {
 }
 
 func (g *group) addAttempts(row sqldb.Row) error {
-	var tried outbox.Tried
+	var tried campaign.Tried
 	var alike int64
 	var first time.Time
 	err := row.Scan(&tried.Build, &tried.Projection, &tried.ProjectionVersion, &tried.Attempts, &alike, &tried.Permanent, sqldb.ScanTime(&first), sqldb.ScanTime(&tried.LastAt), &tried.Rows)
@@ -323,12 +325,14 @@ from (
 ) as before
 where fingerprint = $3`
 
-func tallies(counts map[string]int64) []outbox.Tally {
-	all := make([]outbox.Tally, 0, len(counts))
+func tallies(counts map[string]int64) []campaign.Tally {
+	all := make([]campaign.Tally, 0, len(counts))
 	for name, n := range counts {
-		all = append(all, outbox.Tally{Name: name, Count: n})
+		all = append(all, campaign.Tally{Name: name, Count: n})
 	}
-	slices.SortFunc(all, func(a, b outbox.Tally) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(all, func(a, b campaign.Tally) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
+	})
 	return all
 }
 
@@ -337,8 +341,8 @@ select note, noted_by, noted_at
 from group_notes
 where fingerprint = $1`
 
-func scanNote(row sqldb.Row) (*outbox.GroupNote, error) {
-	var n outbox.GroupNote
+func scanNote(row sqldb.Row) (*campaign.GroupNote, error) {
+	var n campaign.GroupNote
 	err := row.Scan(&n.Note, &n.By, sqldb.ScanTime(&n.At))
 	return &n, err
 }
@@ -365,23 +369,23 @@ limit 1`, fingerprint)
 }
 
 // SetGroupNote sets the note of the rows that fail with a fingerprint, now or later; an empty
-// note deletes it and returns nil. A fingerprint without rows is outbox.ErrNotFound, unless
+// note deletes it and returns nil. A fingerprint without rows is event.ErrNotFound, unless
 // there is a note to change.
-func (s *Store) SetGroupNote(ctx context.Context, o outbox.Command, fingerprint, note string) (*outbox.GroupNote, error) {
+func (s *Store) SetGroupNote(ctx context.Context, o operator.Command, fingerprint, note string) (*campaign.GroupNote, error) {
 	type noted struct {
 		Fingerprint string `json:"fingerprint"`
 		Note        string `json:"note"`
 	}
 	pinned := noted{fingerprint, note}
-	a := &Change{Command: o, Action: outbox.ActionNoteErrors, After: pinned, Asked: pinned}
+	a := &Change{Command: o, Action: operator.ActionNoteErrors, After: pinned, Asked: pinned}
 	switch {
 	case fingerprint == "":
-		return nil, s.Refused(ctx, a, outbox.Invalid("fingerprint", "a note needs the fingerprint of an error"))
-	case len(note) > outbox.MaxNote:
-		a.Asked = noted{fingerprint, Kept(note, outbox.MaxNote)}
-		return nil, s.Refused(ctx, a, outbox.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), outbox.MaxNote))
+		return nil, s.Refused(ctx, a, event.Invalid("fingerprint", "a note needs the fingerprint of an error"))
+	case len(note) > event.MaxNote:
+		a.Asked = noted{fingerprint, Kept(note, event.MaxNote)}
+		return nil, s.Refused(ctx, a, event.Invalid("note", "the note is %d bytes long; the limit is %d", len(note), event.MaxNote))
 	}
-	result, err := Perform(ctx, s, a, func(t *Tx, now int64) (*outbox.GroupNote, error) {
+	result, err := Perform(ctx, s, a, func(t *Tx, now int64) (*campaign.GroupNote, error) {
 		before, _, err := sqldb.First(t, scanNote, selectNote, fingerprint)
 		if err != nil {
 			return nil, err
@@ -391,14 +395,14 @@ func (s *Store) SetGroupNote(ctx context.Context, o outbox.Command, fingerprint,
 		} else if known, err := t.groupExists(fingerprint); err != nil {
 			return nil, err
 		} else if !known {
-			return nil, outbox.NotFound("no row failed with the fingerprint %q", Kept(fingerprint, outbox.MaxIDLength))
+			return nil, event.NotFound("no row failed with the fingerprint %q", Kept(fingerprint, event.MaxIDLength))
 		}
 		if note == "" {
 			_, err = t.Exec(`delete from group_notes where fingerprint = $1`, fingerprint)
 			return nil, err
 		}
 		_, err = t.Exec(upsertNote, fingerprint, note, o.By.Name, now)
-		return &outbox.GroupNote{Note: note, By: o.By.Name, At: sqldb.At(now)}, err
+		return &campaign.GroupNote{Note: note, By: o.By.Name, At: sqldb.At(now)}, err
 	})
 	return result, err
 }

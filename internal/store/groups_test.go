@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -21,16 +22,16 @@ import (
 type sums struct{ dead, failed, retrying, heads, released, campaigns, waiting, score int64 }
 
 // recount adds up what the rows and campaigns say, one by one.
-func (f *fixture) recount(campaigns map[string]outbox.Campaign) map[string]sums {
+func (f *fixture) recount(campaigns map[string]campaign.Campaign) map[string]sums {
 	by := map[string]sums{}
 	for _, r := range f.everyRow() {
 		s, c := by[r.Fingerprint], campaigns[r.CampaignID]
 		switch r.Status {
-		case outbox.Pending:
+		case event.Pending:
 			continue
-		case outbox.Dead:
+		case event.Dead:
 			s.dead++
-		case outbox.Failed:
+		case event.Failed:
 			s.failed++
 		default:
 			s.retrying++
@@ -38,8 +39,8 @@ func (f *fixture) recount(campaigns map[string]outbox.Campaign) map[string]sums 
 		if c.HeadSeq == r.Seq {
 			s.campaigns++
 			s.waiting += c.LagEvents()
-			s.score += outbox.Score(c.LagEvents(), c.Lag(f.Clock.Now()))
-			if r.Status == outbox.Dead {
+			s.score += campaign.Score(c.LagEvents(), c.Lag(f.Clock.Now()))
+			if r.Status == event.Dead {
 				s.heads++
 				s.released += c.Counts.Total() - 1
 			}
@@ -51,7 +52,7 @@ func (f *fixture) recount(campaigns map[string]outbox.Campaign) map[string]sums 
 	return by
 }
 
-func (f *fixture) groups() outbox.ErrorGroups {
+func (f *fixture) groups() campaign.ErrorGroups {
 	return must.Get(f.beside().ErrorGroups(f.Ctx)).Or(f.TB)
 }
 
@@ -87,22 +88,22 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 }
 
 func (f *fixture) check(seed uint64) {
-	campaigns := map[string]outbox.Campaign{}
-	for _, c := range f.AllCampaigns(outbox.CampaignFilter{Limit: 200}) {
+	campaigns := map[string]campaign.Campaign{}
+	for _, c := range f.AllCampaigns(campaign.CampaignFilter{Limit: 200}) {
 		campaigns[c.CampaignID] = c
 	}
 	all, want := f.groups(), f.recount(campaigns)
 	got := map[string]sums{}
 	for _, g := range all.Groups {
 		got[g.Fingerprint] = sums{g.Dead, g.Failed, g.Retrying, g.Heads, g.Released, g.Campaigns, g.EventsWaiting, g.Score}
-		must.Equal(f.TB, int64(len(g.Worst)), min(g.Campaigns, outbox.CausesNamed), "seed", seed, "the campaigns named of", g.Fingerprint)
+		must.Equal(f.TB, int64(len(g.Worst)), min(g.Campaigns, campaign.CausesNamed), "seed", seed, "the campaigns named of", g.Fingerprint)
 		for _, c := range g.Worst {
 			is := campaigns[c.CampaignID]
 			must.Hold(f.TB, is.HeadSeq == c.HeadSeq && is.HeadStatus == c.HeadStatus && is.LagEvents() == c.EventsWaiting && c.EventType == "counted", "seed %d: it says %+v of %+v", seed, c, is)
 		}
 	}
 	must.Equal(f.TB, got, want, "seed", seed, "groups")
-	must.Hold(f.TB, slices.IsSortedFunc(all.Groups, outbox.CompareGroups), "seed %d: the groups are not in order", seed)
+	must.Hold(f.TB, slices.IsSortedFunc(all.Groups, campaign.CompareGroups), "seed %d: the groups are not in order", seed)
 }
 
 func TestErrorGroups_countRowsByWhatWentWrong(t *testing.T) {
@@ -129,7 +130,7 @@ func TestErrorGroups_knowEachErrorBesideACommonOne(t *testing.T) {
 	f.Failing("rare", "rare", 3)
 	f.Exec(`update projection_apply_outbox set status = 'dead', attempt_count = 1, fingerprint = 'behind' where campaign_id = 'rare' and seq = 3`)
 	all := f.groups()
-	i := slices.IndexFunc(all.Groups, func(g outbox.ErrorGroup) bool { return g.Fingerprint == "behind" })
+	i := slices.IndexFunc(all.Groups, func(g campaign.ErrorGroup) bool { return g.Fingerprint == "behind" })
 	must.Hold(t, i >= 1 && all.Groups[i].Dead == 1 && all.Groups[i].Campaigns+all.Groups[i].EventsWaiting <= 0, "an error that blocks nothing itself: %+v", all.Groups)
 	must.Hold(t, len(all.Groups) == 3 && all.Groups[0].Fingerprint == "rare" && all.Groups[0].Attempts == 1 && all.Groups[0].FirstAt != nil && len(all.Groups[0].Tried) == 1, "%+v", all)
 	for _, g := range all.Groups {
@@ -162,7 +163,7 @@ func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 	f.AppendN("ours-1", 1)
 	_, before := f.Ages()
 	must.Equal(t, before.CampaignID, "theirs", "while no instance runs every campaign counts, got")
-	must.OK(t, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: storetest.ScopeOf(t, "ours-*", "mine")}))
+	must.OK(t, f.Heartbeat(f.Ctx, campaign.InstanceState{ID: "i", StartedAt: f.Clock.Now(), BeatEvery: time.Second, Campaigns: storetest.ScopeOf(t, "ours-*", "mine")}))
 	oldest, retryable := f.Ages()
 	must.Hold(t, oldest.CampaignID == "theirs" && retryable.CampaignID == "ours-1" && retryable.Seq == 1, "the oldest is %+v, the oldest retryable %+v", oldest, retryable)
 	sum := must.Get(f.beside().Summary(f.Ctx)).Or(t)
@@ -177,7 +178,7 @@ func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
 	f.AppendN("due elsewhere paused", 3)
 	f.MustPause("paused")
-	mine := outbox.Surroundings{Worker: &outbox.WorkerSummary{Running: true, Campaigns: storetest.ScopeOf(t, "d*")}}
+	mine := campaign.Surroundings{Worker: &campaign.WorkerSummary{Running: true, Campaigns: storetest.ScopeOf(t, "d*")}}
 	stuck := must.Get(f.StuckWithoutError(f.Ctx, mine, 10)).Or(t)
 	must.Equal(t, ids(stuck), []string{"diverged", "elsewhere"}, "stuck")
 	must.Equal(t, len(must.Get(f.StuckWithoutError(f.Ctx, mine, 1)).Or(t)), 1)
@@ -188,19 +189,19 @@ func TestAge_countsFromEventsThatHaveNoRow(t *testing.T) {
 		return func(f *fixture) { f.Exec(`delete from projection_apply_outbox` + where); f.NoClaim(one) }
 	}
 	type given struct {
-		mode outbox.Mode
+		mode campaign.Mode
 		then func(f *fixture)
 	}
 	storetest.Each(t, own, map[string]given{
-		"inline mode left it unapplied":       {outbox.ModeInline, func(f *fixture) { f.Works(one, f.MustClaimInline(one, "a"), 2) }},
-		"rows lost and counted anew":          {outbox.ModeOutbox, loses("")},
-		"the first row lost and counted anew": {outbox.ModeOutbox, loses(" where seq = 3")},
+		"inline mode left it unapplied":       {campaign.ModeInline, func(f *fixture) { f.Works(one, f.MustClaimInline(one, "a"), 2) }},
+		"rows lost and counted anew":          {campaign.ModeOutbox, loses("")},
+		"the first row lost and counted anew": {campaign.ModeOutbox, loses(" where seq = 3")},
 	}, func(t *testing.T, f *fixture, c given) {
 		f = f.beside(storetest.InMode(c.mode))
 		f.AppendN("a", 2)
 		f.Works(one, f.MustClaimInline(one, "a"), 2)
 		oldest, retryable := f.Ages()
-		must.Hold(t, oldest == (outbox.Oldest{}) && retryable == (outbox.Oldest{}), "all is applied, and the oldest are %+v and %+v", oldest, retryable)
+		must.Hold(t, oldest == (campaign.Oldest{}) && retryable == (campaign.Oldest{}), "all is applied, and the oldest are %+v and %+v", oldest, retryable)
 		f.Clock.Advance(time.Minute)
 		f.AppendN("a", 1)
 		f.Clock.Advance(time.Minute)
@@ -221,7 +222,7 @@ func TestAge_ofWhatIsRetriedIsNotHiddenByWhatIsNot(t *testing.T) {
 		f.AppendN("stuck", 3)
 		stop(f)
 		_, retryable := f.Ages()
-		must.Hold(t, retryable == (outbox.Oldest{}), "nothing is retried, and the oldest that is, is %+v", retryable)
+		must.Hold(t, retryable == (campaign.Oldest{}), "nothing is retried, and the oldest that is, is %+v", retryable)
 		f.Clock.Advance(time.Hour)
 		f.AppendN("live", 2)
 		f.Clock.Advance(time.Minute)
@@ -259,7 +260,7 @@ func TestPostgresAppend_drawsNoPositionBelowTheHead(t *testing.T) {
 	f.AppendN("a", 8)
 	mustFollow := func(s *store.Store, campaign, what string) {
 		head := must.Get(f.Position(f.Ctx)).Or(t)
-		got, err := s.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}})
+		got, err := s.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}})
 		must.Hold(t, err == nil && got[0].Position > head && got[1].Position > got[0].Position, "%s: appended %+v (%v), want positions above %d", what, got, err, head)
 	}
 	f.Exec(lowerSequences)
@@ -286,7 +287,7 @@ func TestPostgresExamine_namesTheStatementWhereTheUserMayNot(t *testing.T) {
 	s := must.Get(store.Open(f.Ctx, store.Options{Journal: asUser(f.Pair.Journal, poor), Projections: asUser(f.Pair.Projections, poor)})).Or(t)
 	defer s.Close()
 	err := s.Examine(f.Ctx)
-	must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "select setval('journal.events_position_seq', 3)"), "examine: got error %v", err)
+	must.Hold(t, errors.Is(err, event.ErrSetup) && strings.Contains(err.Error(), "select setval('journal.events_position_seq', 3)"), "examine: got error %v", err)
 }
 
 // What a note changes is in the scenarios of the command.
@@ -298,10 +299,10 @@ func TestNoteGroup_isPinnedAndTakenAway(t *testing.T) {
 		pinned := must.Get(f.ErrorGroups(f.Ctx)).Or(t).Groups[0].Note
 		must.Hold(t, (note != nil) == (text != "") && (pinned != nil) == (text != "") && (pinned == nil || pinned.Note == text && note.By == "ana"), "of %q there is %+v, pinned is %+v", text, note, pinned)
 	}
-	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))), outbox.ErrInvalid, "2001 bytes")
-	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "", "x")), outbox.ErrInvalid, "fingerprint")
-	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "never seen", "")), outbox.ErrNotFound, `no row failed with the fingerprint "never seen"`)
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "boom", string(make([]byte, 2001)))), event.ErrInvalid, "2001 bytes")
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "", "x")), event.ErrInvalid, "fingerprint")
+	refused(t, storetest.No(f.SetGroupNote(f.Ctx, ana(""), "never seen", "")), event.ErrNotFound, `no row failed with the fingerprint "never seen"`)
 	// A note changes no row, so a refusal does not mention it.
-	r := refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)), outbox.ErrConflict, "not dead")
+	r := refused(t, storetest.No(f.RequeueRow(f.Ctx, ana(""), "a", 1)), event.ErrConflict, "not dead")
 	must.Hold(t, len(r.Detail) <= 80, "the refusal tells of the note: %s", r.Detail)
 }

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -21,7 +22,7 @@ set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
 
 // Heartbeat writes an instance's heartbeat. Instances that stopped or were last seen more than
 // a week ago are deleted.
-func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
+func (s *Store) Heartbeat(ctx context.Context, i campaign.InstanceState) error {
 	err := s.journal.Write(ctx, func(t *Tx) error {
 		now := s.Now()
 		seen := now
@@ -47,7 +48,7 @@ func (s *Store) Heartbeat(ctx context.Context, i outbox.InstanceState) error {
 }
 
 // Processes is Instances without the leases held, and without lease owners that have no record.
-func (s *Store) Processes(ctx context.Context) ([]outbox.InstanceState, error) {
+func (s *Store) Processes(ctx context.Context) ([]campaign.InstanceState, error) {
 	began := s.Now()
 	all, err := Reading(ctx, s, "", (*Tx).instances)
 	s.clocks.correct(all, began, s.Now())
@@ -55,18 +56,18 @@ func (s *Store) Processes(ctx context.Context) ([]outbox.InstanceState, error) {
 }
 
 // Instances lists the processes that are or were recently at work with the leases they hold, in
-// the order of outbox.SortInstances. Lease owners without a record of their own are included.
+// the order of campaign.SortInstances. Lease owners without a record of their own are included.
 // Held leases are at most a second old. Callers share the result and must not change what it
 // points to.
-func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
-	holdings, err := s.holdings.Get(ctx, func() (map[string]outbox.HeldLeases, error) {
+func (s *Store) Instances(ctx context.Context) ([]campaign.InstanceState, error) {
+	holdings, err := s.holdings.Get(ctx, func() (map[string]campaign.HeldLeases, error) {
 		return s.readHoldings(context.WithoutCancel(ctx))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read who holds what: %w", err)
 	}
 	began := s.Now()
-	all, err := Reading(ctx, s, "list instances", func(t *Tx) ([]outbox.InstanceState, error) {
+	all, err := Reading(ctx, s, "list instances", func(t *Tx) ([]campaign.InstanceState, error) {
 		all, err := t.instances()
 		if err != nil {
 			return nil, err
@@ -81,12 +82,12 @@ func (s *Store) Instances(ctx context.Context) ([]outbox.InstanceState, error) {
 		all[i].Leases = holdings[all[i].ID]
 		all[i].Here = all[i].ID == s.here()
 	}
-	outbox.SortInstances(all, sqldb.At(s.Now()))
+	campaign.SortInstances(all, sqldb.At(s.Now()))
 	return all, nil
 }
 
 // withOwners adds the lease owners that are not listed yet.
-func (t *Tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.HeldLeases) ([]outbox.InstanceState, error) {
+func (t *Tx) withOwners(all []campaign.InstanceState, holdings map[string]campaign.HeldLeases) ([]campaign.InstanceState, error) {
 	listed := make(map[string]bool, len(all))
 	for _, i := range all {
 		listed[i.ID] = true
@@ -100,7 +101,7 @@ func (t *Tx) withOwners(all []outbox.InstanceState, holdings map[string]outbox.H
 			return nil, err
 		}
 		if len(found) == 0 {
-			found = []outbox.InstanceState{{ID: owner}}
+			found = []campaign.InstanceState{{ID: owner}}
 		}
 		all = append(all, found...)
 	}
@@ -127,17 +128,17 @@ order by started_at desc
 limit 1000`
 
 // instances lists the processes that are or were recently at work, without their leases.
-func (t *Tx) instances() ([]outbox.InstanceState, error) { return t.readInstances(selectInstances) }
+func (t *Tx) instances() ([]campaign.InstanceState, error) { return t.readInstances(selectInstances) }
 
 // RecentInstances lists those that were at work since a time, and those that have not ended.
-func (t *Tx) RecentInstances(since time.Time) ([]outbox.InstanceState, error) {
+func (t *Tx) RecentInstances(since time.Time) ([]campaign.InstanceState, error) {
 	return t.readInstances(selectRecentInstances, since.UnixMicro())
 }
 
-func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, error) {
-	all := []outbox.InstanceState{}
+func (t *Tx) readInstances(query string, args ...any) ([]campaign.InstanceState, error) {
+	all := []campaign.InstanceState{}
 	err := t.Each(func(rows sqldb.Row) error {
-		var i outbox.InstanceState
+		var i campaign.InstanceState
 		var beatEvery int64
 		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &i.Mode, sqldb.ScanTime(&i.StartedAt), sqldb.ScanTime(&i.LastSeen), sqldb.ScanTimeOrNil(&i.StoppedAt), &beatEvery,
 			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, sqldb.ScanTruth(&i.Stalled), sqldb.ScanJSON(&i.Campaigns))
@@ -146,13 +147,13 @@ func (t *Tx) readInstances(query string, args ...any) ([]outbox.InstanceState, e
 		case i.StoppedAt == nil:
 			i.Process = processOf(i)
 		case i.LastSeen.Before(*i.StoppedAt): // one that stops is seen doing so
-			i.Process = outbox.ProcessGone
+			i.Process = campaign.ProcessGone
 		}
 		all = append(all, i)
 		return err
 	}, query, args...)
 	for n := range all {
-		if i := &all[n]; err == nil && i.StoppedAt == nil && i.Process == outbox.ProcessGone && i.BeatEvery == 0 {
+		if i := &all[n]; err == nil && i.StoppedAt == nil && i.Process == campaign.ProcessGone && i.BeatEvery == 0 {
 			err = t.seeLast(i)
 		}
 	}
@@ -182,7 +183,7 @@ where updated_at > $1`
 
 // seeLast corrects when a process was last seen that is gone and promised no heartbeats: what it did
 // after a pause, before its next heartbeat, is in the journal.
-func (t *Tx) seeLast(i *outbox.InstanceState) error {
+func (t *Tx) seeLast(i *campaign.InstanceState) error {
 	seen, who := i.LastSeen.UnixMicro(), spanWorker(i.ID)
 	var trace sql.NullInt64
 	if _, err := t.One([]any{&trace}, selectLastTrace, seen, i.ID, who); err != nil {
@@ -214,12 +215,12 @@ where lease_owner <> ''
   and lease_expires_at > $1
 order by topic, publisher`
 
-func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases, error) {
-	return Reading(ctx, s, "", func(t *Tx) (map[string]outbox.HeldLeases, error) {
-		holdings := make(map[string]outbox.HeldLeases)
+func (s *Store) readHoldings(ctx context.Context) (map[string]campaign.HeldLeases, error) {
+	return Reading(ctx, s, "", func(t *Tx) (map[string]campaign.HeldLeases, error) {
+		holdings := make(map[string]campaign.HeldLeases)
 		err := t.Each(func(rows sqldb.Row) error {
 			var owner string
-			var c outbox.HeldLease
+			var c campaign.HeldLease
 			err := rows.Scan(&owner, &c.CampaignID, &c.Epoch, &c.HeadSeq, &c.Rows, sqldb.ScanTime(&c.ExpiresAt), &c.Withheld)
 			h := holdings[owner]
 			h.Add(c)
@@ -231,7 +232,7 @@ func (s *Store) readHoldings(ctx context.Context) (map[string]outbox.HeldLeases,
 		}
 		err = t.Each(func(rows sqldb.Row) error {
 			var owner string
-			var name outbox.SubscriptionName
+			var name operator.SubscriptionName
 			err := rows.Scan(&owner, &name.Topic, &name.Publisher)
 			h := holdings[owner]
 			h.Publishers = append(h.Publishers, name.String())

@@ -9,9 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -20,10 +24,10 @@ import (
 func (f *fixture) beat(id string) { f.beatSince(began, id) }
 
 func (f *fixture) beatSince(started time.Time, id string) {
-	must.OK(f.TB, f.Heartbeat(f.Ctx, outbox.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: outbox.ModeOutbox, StartedAt: started, BeatEvery: 2 * time.Second}))
+	must.OK(f.TB, f.Heartbeat(f.Ctx, campaign.InstanceState{ID: id, Host: "h", PID: 7, Version: "v1", Mode: campaign.ModeOutbox, StartedAt: started, BeatEvery: 2 * time.Second}))
 }
 
-func names(all []outbox.InstanceState, now time.Time) string {
+func names(all []campaign.InstanceState, now time.Time) string {
 	var words []string
 	for _, i := range all {
 		words = append(words, fmt.Sprintf("%s %s %d", i.ID, i.State(now), i.Leases.Campaigns))
@@ -46,10 +50,10 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 
 	first, later := began.Add(lease), began.Add(time.Second+lease)
 	all := f.FreshInstances()
-	must.Equal(t, []outbox.HeldLeases{all[0].Leases, all[1].Leases}, []outbox.HeldLeases{
-		{Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []outbox.HeldLease{
+	must.Equal(t, []campaign.HeldLeases{all[0].Leases, all[1].Leases}, []campaign.HeldLeases{
+		{Campaigns: 2, Rows: 7, ClaimableFrom: &first, ClaimableBy: &first, Held: []campaign.HeldLease{
 			{CampaignID: "a", Epoch: 1, HeadSeq: 1, Rows: 4, ExpiresAt: first}, {CampaignID: "b", Epoch: 2, HeadSeq: 3, Rows: 3, ExpiresAt: first}}},
-		{Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []outbox.HeldLease{
+		{Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []campaign.HeldLease{
 			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true}}},
 	}, "who holds what")
 	f.MustSettle(two, queue.Result{Claim: second})
@@ -109,7 +113,7 @@ func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
 	})
 }
 
-func (f *fixture) only() outbox.InstanceState {
+func (f *fixture) only() campaign.InstanceState {
 	all := f.FreshInstances()
 	must.Need(f.TB, len(all) == 1, "instances are %+v, want one", all)
 	return all[0]
@@ -124,13 +128,13 @@ func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
 		name    string
 		started time.Time
 		beat    time.Duration
-		want    outbox.ProcessState
+		want    campaign.ProcessState
 	}{
-		{"earlier", now.Add(-24 * time.Hour), 0, outbox.ProcessGone},
-		{"this one", now, 0, outbox.ProcessAlive},
-		{"of another container", now.Add(-24 * time.Hour), 2 * time.Second, outbox.ProcessAlive},
+		{"earlier", now.Add(-24 * time.Hour), 0, campaign.ProcessGone},
+		{"this one", now, 0, campaign.ProcessAlive},
+		{"of another container", now.Add(-24 * time.Hour), 2 * time.Second, campaign.ProcessAlive},
 	} {
-		i := outbox.InstanceState{ID: "w", Host: host, PID: os.Getpid(), StartedAt: c.started, BeatEvery: c.beat}
+		i := campaign.InstanceState{ID: "w", Host: host, PID: os.Getpid(), StartedAt: c.started, BeatEvery: c.beat}
 		f.Exec(`delete from instances`)
 		must.OK(t, f.Heartbeat(f.Ctx, i))
 		must.Equal(t, f.only().Process, c.want, c.name, "the process")
@@ -163,14 +167,14 @@ func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
 		seen := f.only().LastSeen
 		must.Hold(t, seen.Equal(killed), "it was last seen at %s, want %s, when it worked last", seen, killed)
 		f.Clock.Advance(5 * time.Second)
-		for _, p := range must.Get(f.beside().History(f.Ctx, outbox.Range{Name: outbox.RangeHour})).Or(t).Points {
+		for _, p := range must.Get(f.beside().History(f.Ctx, samples.Range{Name: samples.RangeHour})).Or(t).Points {
 			must.Equal(t, p.LowerBound, p.From.Equal(killed.Truncate(time.Minute)), "counts from", "are lower bounds")
 		}
 	})
 }
 
-func (f *fixture) wentBack() []outbox.AuditEntry {
-	return must.Get(f.AuditLog(f.Ctx, outbox.AuditFilter{Action: outbox.ActionJournalWentBack})).Or(f.TB).Items
+func (f *fixture) wentBack() []operator.AuditEntry {
+	return must.Get(f.AuditLog(f.Ctx, operator.AuditFilter{Action: operator.ActionJournalWentBack})).Or(f.TB).Items
 }
 
 // reconnect loses all connections and makes new ones.
@@ -203,12 +207,12 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	f.Exec(`alter sequence events_position_seq restart with 3`)
 	f.reconnect()
 	err := <-waited
-	if errors.Is(err, outbox.ErrBusy) { // it was just looking when its connection was cut, and asks again
+	if errors.Is(err, event.ErrBusy) { // it was just looking when its connection was cut, and asks again
 		err = storetest.No(f.WaitAppliedSince(t.Context(), 0, "b", 1))
 	}
-	must.Hold(t, errors.Is(err, outbox.ErrNotYet), "the caller that waited got %v, want ErrNotYet", err)
+	must.Hold(t, errors.Is(err, event.ErrNotYet), "the caller that waited got %v, want ErrNotYet", err)
 	entries, faults := f.wentBack(), f.Journal().Faults()
-	must.Need(t, f.Lineage() == 1 && len(entries) == 1 && len(faults) == 1 && faults[0].Kind == outbox.FaultWentBack, "the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
+	must.Need(t, f.Lineage() == 1 && len(entries) == 1 && len(faults) == 1 && faults[0].Kind == database.FaultWentBack, "the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
 	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []queue.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
 	again, err := f.Claim(f.Ctx, one, queue.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(t, err == nil && len(again) == 2 && again[0].Epoch > c.Epoch, "claimed %+v, %v after epoch %d", again, err, c.Epoch)

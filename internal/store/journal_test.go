@@ -14,16 +14,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 	f := own(t)
-	given := outbox.Event{
+	given := event.Event{
 		CampaignID: "ü%'\u00a0", EventID: "e-1", EventType: "character.created",
 		OccurredAt: time.Date(1969, 7, 20, 22, 17, 40, 123456789, time.FixedZone("", 2*3600)),
 		ActorType:  "participant", ActorID: "p-1", EntityType: "character", EntityID: "ch-3",
@@ -38,7 +39,7 @@ func TestJournal_keepsEveryFieldAcrossReopening(t *testing.T) {
 	want.OccurredAt = time.Date(1969, 7, 20, 20, 17, 40, 123456000, time.UTC)
 	want.Metadata, want.Payload = []byte(`{"v":2}`), []byte(`{"n":9007199254740993}`)
 	want.EventHash = want.ContentHash()
-	want.ChainHash = outbox.NextChainHash("", 1, want.EventHash)
+	want.ChainHash = event.NextChainHash("", 1, want.EventHash)
 	must.Equal(t, got, want, "stored event")
 }
 
@@ -70,23 +71,23 @@ func TestEvents_outsideTheJournalAreEmptyOrNotFound(t *testing.T) {
 		page, err := f.Events(f.Ctx, "a", after, 2)
 		must.Hold(t, err == nil && len(page.Items) == 2 && page.NextCursor != nil, "after %d: %+v, %v", after, page, err)
 	}
-	refused(t, storetest.No(f.Events(f.Ctx, "b", 0, 0)), outbox.ErrNotFound, `there is no campaign "b"`)
-	refused(t, storetest.No(f.Event(f.Ctx, "b", 1)), outbox.ErrNotFound, `there is no campaign "b"`)
-	refused(t, storetest.No(f.Event(f.Ctx, "a", 4)), outbox.ErrNotFound, "no event 4", "last one is 3")
+	refused(t, storetest.No(f.Events(f.Ctx, "b", 0, 0)), event.ErrNotFound, `there is no campaign "b"`)
+	refused(t, storetest.No(f.Event(f.Ctx, "b", 1)), event.ErrNotFound, `there is no campaign "b"`)
+	refused(t, storetest.No(f.Event(f.Ctx, "a", 4)), event.ErrNotFound, "no event 4", "last one is 3")
 }
 
 func TestRegisterEventTypes_keepsWhatIsNotNamed(t *testing.T) {
 	f := own(t)
-	register := func(intents map[string]outbox.Intent) error { return f.RegisterEventTypes(f.Ctx, intents) }
-	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly, "counted": outbox.IntentProjection}))
+	register := func(intents map[string]event.Intent) error { return f.RegisterEventTypes(f.Ctx, intents) }
+	must.OK(t, register(map[string]event.Intent{"noted": event.IntentAuditOnly, "counted": event.IntentProjection}))
 	f.Unchanged(func() {
 		f.Clock.Advance(time.Hour)
-		must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentAuditOnly}))
-		refused(t, register(map[string]outbox.Intent{"new": outbox.IntentAuditOnly, "noted": "perhaps"}), outbox.ErrInvalid, `"perhaps"`, `"noted"`)
+		must.OK(t, register(map[string]event.Intent{"noted": event.IntentAuditOnly}))
+		refused(t, register(map[string]event.Intent{"new": event.IntentAuditOnly, "noted": "perhaps"}), event.ErrInvalid, `"perhaps"`, `"noted"`)
 	})
-	must.OK(t, register(map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}))
+	must.OK(t, register(map[string]event.Intent{"noted": event.IntentProjection, "rolled": event.IntentAuditOnly}))
 	got, err := f.EventTypes(f.Ctx)
-	want := map[string]outbox.Intent{"noted": outbox.IntentProjection, "rolled": outbox.IntentAuditOnly}
+	want := map[string]event.Intent{"noted": event.IntentProjection, "rolled": event.IntentAuditOnly}
 	must.Equal(t, got, want, "intents", err)
 	f.AppendN("a", 1)
 	_, auditOnly, err := f.Load(f.Ctx, []store.Range{f.ClaimOne(one, 10).Range()}, 1<<30)
@@ -134,12 +135,12 @@ func (f *fixture) appends(campaign string, done <-chan struct{}) {
 			return
 		default:
 		}
-		events := []outbox.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}
+		events := []event.Event{storetest.Event(campaign, "counted"), storetest.Event(campaign, "counted")}
 		if i%3 == 0 {
 			events[1].Seq = 1 << 40
 		}
 		_, err := f.Append(f.Ctx, store.Append{Events: events})
-		must.Hold(f.TB, i%3 == 0 == errors.Is(err, outbox.ErrConflict) && (i%3 == 0 || err == nil), "append to %s: got error %v", campaign, err)
+		must.Hold(f.TB, i%3 == 0 == errors.Is(err, event.ErrConflict) && (i%3 == 0 || err == nil), "append to %s: got error %v", campaign, err)
 	}
 }
 
@@ -213,14 +214,14 @@ func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
 	f.AppendN("a", 3)
 	f.LoseRows("a", "seq = 3")
 	c := f.ClaimOne(one, 2)
-	replayed := make(chan outbox.Repaired)
+	replayed := make(chan campaign.Repaired)
 	go func() {
 		got, err := f.ReplayCampaign(f.Ctx, ana(""), "a")
 		must.Hold(t, err == nil, "replay: %v", err)
 		replayed <- got
 	}()
 	f.Works(one, c, 2)
-	must.Equal(t, <-replayed, outbox.Repaired{Campaigns: 1, Inserted: 1}, "replayed")
+	must.Equal(t, <-replayed, campaign.Repaired{Campaigns: 1, Inserted: 1}, "replayed")
 	f.Sound()
 }
 
@@ -230,7 +231,7 @@ func TestReplay_clearsADivergenceThatIsMended(t *testing.T) {
 	f.AppendN("a", 2)
 	hash := storetest.Texts(t, f.ProjectionsDB, `select applied_hash from projection_watermarks`)[0]
 	f.ExecProjections(`update projection_watermarks set applied_hash = 'other'`)
-	f.MustReconcile(outbox.Repaired{Campaigns: 1, Diverged: 1})
+	f.MustReconcile(campaign.Repaired{Campaigns: 1, Diverged: 1})
 	f.ExecProjections(`update projection_watermarks set applied_hash = $1`, hash)
 	f.must(f.ReplayCampaign(f.Ctx, ana(""), "a"))
 	f.DrainsSoundly()
@@ -241,7 +242,7 @@ func TestReplay_givesFailedAndDeadRowsNothingAndGapsTheirRows(t *testing.T) {
 	f.DeadHead()
 	f.Exec(`delete from projection_apply_outbox where seq = 3`)
 	f.Exec(`update campaigns set pending = 1`)
-	must.Equal(t, must.Get(f.ReplayCampaign(f.Ctx, ana(""), "a")).Or(t), outbox.Repaired{Campaigns: 1, Inserted: 1}, "replayed")
+	must.Equal(t, must.Get(f.ReplayCampaign(f.Ctx, ana(""), "a")).Or(t), campaign.Repaired{Campaigns: 1, Inserted: 1}, "replayed")
 	f.Is("a", "applied 0 of 3, head 1 dead, 2 pending, 1 dead")
 	f.Sound()
 }
@@ -264,7 +265,7 @@ func TestLoad_readsEventsAsTheyAre(t *testing.T) {
 
 	loaded, _, err := f.Load(f.Ctx, []store.Range{{CampaignID: "a", First: 1, Last: 4}}, 8<<20)
 	must.Need(t, err == nil && len(loaded) == 1 && !loaded[0].Partial, "loaded %+v, %v", loaded, err)
-	var want []outbox.Event
+	var want []event.Event
 	for seq := range int64(4) {
 		e := must.Get(f.Event(f.Ctx, "a", seq+1)).Or(t)
 		e.Altered = false // set only where an event is shown

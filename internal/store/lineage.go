@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -39,7 +42,7 @@ type sighted struct {
 func (s *Store) Lineage() int64 { return s.lineage.number.Load() }
 
 // see remembers events that were read or appended, committed, under a lineage.
-func (l *lineage) see(under, now int64, events []outbox.Event) {
+func (l *lineage) see(under, now int64, events []event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if under != l.number.Load() || len(events) == 0 {
@@ -80,7 +83,7 @@ func (l *lineage) turn() {
 // OnWentBack registers a function that is called when the journal turned out to be an earlier one, and
 // adds what it knows. What it returns is called once that is recorded. Neither may use the store. It
 // must not be called once the store is in use.
-func (s *Store) OnWentBack(tell func(*outbox.WentBack) (recorded func())) {
+func (s *Store) OnWentBack(tell func(*campaign.WentBack) (recorded func())) {
 	s.onWentBack = append(s.onWentBack, tell)
 }
 
@@ -114,7 +117,7 @@ func (s *Store) compareJournal(within sqldb.Within) error {
 	if err != nil || len(hashes) == 0 {
 		return err
 	}
-	w := outbox.WentBack{Remembered: last, Gone: last, Publishers: []outbox.LostDelivery{}}
+	w := campaign.WentBack{Remembered: last, Gone: last, Publishers: []campaign.LostDelivery{}}
 	for position := range hashes {
 		w.Gone = min(w.Gone, position)
 	}
@@ -127,8 +130,8 @@ func (s *Store) compareJournal(within sqldb.Within) error {
 	}
 	l.turn()
 	s.fits.Store(false)
-	s.journal.ClearFault(outbox.FaultWentBack) // an earlier time
-	s.journal.SetFault(outbox.FaultWentBack, w.Says())
+	s.journal.ClearFault(database.FaultWentBack) // an earlier time
+	s.journal.SetFault(database.FaultWentBack, w.Says())
 	for _, then := range recorded {
 		then()
 	}
@@ -139,7 +142,7 @@ func (s *Store) compareJournal(within sqldb.Within) error {
 
 // recordWentBack makes sure that nothing of the lost time can be taken for what follows: leases are
 // void, and positions are not used again. at is when the journal was last known to be the old one.
-func (s *Store) recordWentBack(t *Tx, w *outbox.WentBack, at int64) (err error) {
+func (s *Store) recordWentBack(t *Tx, w *campaign.WentBack, at int64) (err error) {
 	now := s.Now()
 	if w.Head, err = t.HeadPosition(); err != nil || s.options.ReadOnly {
 		return err
@@ -156,7 +159,7 @@ func (s *Store) recordWentBack(t *Tx, w *outbox.WentBack, at int64) (err error) 
 	if _, err := t.Exec(passPosition, w.Remembered); err != nil {
 		return fmt.Errorf("pass the positions of a journal that went back: %w", err)
 	}
-	return t.Record(&Change{Command: outbox.ByItself(""), Action: outbox.ActionJournalWentBack, Target: outbox.JournalTarget(), After: w}, nil, now)
+	return t.Record(&Change{Command: operator.ByItself(""), Action: operator.ActionJournalWentBack, Target: operator.JournalTarget(), After: w}, nil, now)
 }
 
 // passPosition lets positions begin above one. Receivers tell events apart by them.
@@ -186,25 +189,27 @@ order by id desc
 limit 1`
 
 // addWentBack adds the fault that another process recorded, or this one before it was started again.
-func (t *Tx) addWentBack(sum *outbox.Summary, now int64) error {
-	known := func(f outbox.DatabaseFault) bool { return f.Kind == outbox.FaultWentBack && f.Database == "journal" }
+func (t *Tx) addWentBack(sum *campaign.Summary, now int64) error {
+	known := func(f database.DatabaseFault) bool {
+		return f.Kind == database.FaultWentBack && f.Database == "journal"
+	}
 	if t.Dialect().OneWriter || slices.ContainsFunc(sum.Faults, known) {
 		return nil
 	}
 	var at time.Time
-	var w outbox.WentBack
-	found, err := t.One([]any{sqldb.ScanTime(&at), sqldb.ScanJSON(&w)}, selectWentBack, outbox.JournalTarget(), outbox.ActionJournalWentBack, now-outbox.FaultTold.Microseconds())
+	var w campaign.WentBack
+	found, err := t.One([]any{sqldb.ScanTime(&at), sqldb.ScanJSON(&w)}, selectWentBack, operator.JournalTarget(), operator.ActionJournalWentBack, now-database.FaultTold.Microseconds())
 	if !found || err != nil {
 		return err
 	}
-	sum.Faults = append(sum.Faults, outbox.NewDatabaseFault("journal", outbox.FaultWentBack, at, w.Says()))
-	outbox.SortFaults(sum.Faults)
+	sum.Faults = append(sum.Faults, database.NewDatabaseFault("journal", database.FaultWentBack, at, w.Says()))
+	database.SortFaults(sum.Faults)
 	return nil
 }
 
 // errWentBack is the refusal of a call that waited for an event while the journal went back.
 func errWentBack(campaign string, seq int64) error {
-	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the journal went back during this call: event %d of campaign %q may be lost, or may be another one now; read it, and append it again if it is missing", seq, campaign)}
+	return &event.Refusal{Err: event.ErrNotYet, Detail: fmt.Sprintf("the journal went back during this call: event %d of campaign %q may be lost, or may be another one now; read it, and append it again if it is missing", seq, campaign)}
 }
 
 // strangeProbes is how many watermarks at either end of the table are compared with the

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -18,7 +18,7 @@ type Range struct {
 
 // Loaded is the result of loading one range.
 type Loaded struct {
-	Events []outbox.Event // in order of seq, without missing ones
+	Events []event.Event // in order of seq, without missing ones
 	// Partial is true when later events were not read because of their size.
 	Partial bool
 }
@@ -31,7 +31,7 @@ const largePayload = 1 << 20
 // more than its content. The separator cannot occur in names or JSON.
 var loadEvents = `
 select position, seq, occurred_at, recorded_at,
-  concat_ws(cast($5 as text), ` + strings.Join(outbox.EnvelopeNames()[1:], ", ") + `, tags, metadata, event_hash, chain_hash),
+  concat_ws(cast($5 as text), ` + strings.Join(event.EnvelopeNames()[1:], ", ") + `, tags, metadata, event_hash, chain_hash),
   case when octet_length(payload) < cast($4 as bigint) then payload else '' end
 from events
 where campaign_id = $1
@@ -49,13 +49,13 @@ func (s *Store) Load(ctx context.Context, ranges []Range, most int64) (loaded []
 			return err
 		}
 		var b sqldb.Batch
-		var skips []outbox.Skip
+		var skips []event.Skip
 		budget := &budget{left: most}
 		for i, c := range ranges {
 			if !c.Unskipped {
 				b.Each(sqldb.Collect(&skips, ScanSkip), activeSkipsInRange, c.CampaignID, c.First, c.Last)
 			}
-			loaded[i].Events = make([]outbox.Event, 0, max(0, min(c.Last-c.First+1, 4096)))
+			loaded[i].Events = make([]event.Event, 0, max(0, min(c.Last-c.First+1, 4096)))
 			b.Each(loaded[i].collect(c.CampaignID, budget), loadEvents, c.CampaignID, c.First, c.Last, largePayload, textBound)
 		}
 		if err := t.RunAll(&b); err != nil {
@@ -104,7 +104,7 @@ func (b *budget) allows(size int64) bool {
 	return true
 }
 
-func documents(e *outbox.Event) int64 {
+func documents(e *event.Event) int64 {
 	return int64(len(e.Payload) + len(e.Metadata) + len(e.Tags))
 }
 
@@ -115,8 +115,8 @@ const (
 
 // scanLoaded reads a row of loadEvents. The hash of an event whose texts cannot be separated is
 // left empty.
-func scanLoaded(row sqldb.Row, campaign string) (outbox.Event, error) {
-	e := outbox.Event{CampaignID: campaign}
+func scanLoaded(row sqldb.Row, campaign string) (event.Event, error) {
+	e := event.Event{CampaignID: campaign}
 	var occurred, recorded int64
 	var texts, payload string
 	err := row.Scan(&e.Position, &e.Seq, &occurred, &recorded, &texts, &payload)
@@ -200,9 +200,9 @@ func (t *Tx) loadLarge(loaded []Loaded, most int64) error {
 	return nil
 }
 
-func (t *Tx) loadPayload(e *outbox.Event) error {
+func (t *Tx) loadPayload(e *event.Event) error {
 	var payload string
-	_, err := t.One([]any{&payload, &e.EventHash}, selectDocument[outbox.PartPayload], e.CampaignID, e.Seq)
+	_, err := t.One([]any{&payload, &e.EventHash}, selectDocument[event.PartPayload], e.CampaignID, e.Seq)
 	e.Payload = RawObject(payload)
 	return err
 }
@@ -215,7 +215,7 @@ func (t *Tx) auditOnly() (map[string]bool, error) {
 	}
 	only := make(map[string]bool)
 	for name, intent := range types {
-		if intent == outbox.IntentAuditOnly {
+		if intent == event.IntentAuditOnly {
 			only[name] = true
 		}
 	}

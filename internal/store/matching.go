@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Matching is events to decide an append by.
 type Matching struct {
-	Events []outbox.Event // in order of position
+	Events []event.Event // in order of position
 	// Position is the one for the append's condition: no other event up to it matches, and none will.
 	// If there are more events it is that of the last one here.
 	Position int64
@@ -23,11 +23,11 @@ type Matching struct {
 // the first on. An append with a condition of the same items and the Position of the last call is
 // refused exactly if the journal has a matching event that the calls did not return.
 //
-// Errors are those of a condition: outbox.ErrInvalid for items that cannot be, for a position beyond
+// Errors are those of a condition: event.ErrInvalid for items that cannot be, for a position beyond
 // the journal's end, and where too many events would have to be read. On PostgreSQL it waits for
-// appends in progress, and returns outbox.ErrBusy while one stays open.
-func (s *Store) EventsMatching(ctx context.Context, items []outbox.ConditionItem, after int64, limit int) (Matching, error) {
-	c := outbox.AppendCondition{AfterPosition: after, Items: items}
+// appends in progress, and returns event.ErrBusy while one stays open.
+func (s *Store) EventsMatching(ctx context.Context, items []event.ConditionItem, after int64, limit int) (Matching, error) {
+	c := event.AppendCondition{AfterPosition: after, Items: items}
 	if err := c.Validate(); err != nil {
 		return Matching{}, err
 	}
@@ -42,7 +42,7 @@ func (s *Store) EventsMatching(ctx context.Context, items []outbox.ConditionItem
 		if err := t.checkPosition(after); err != nil {
 			return err
 		}
-		all := &matching{limit: max(1, limit), events: map[int64]outbox.Event{}, cut: position}
+		all := &matching{limit: max(1, limit), events: map[int64]event.Event{}, cut: position}
 		for i := range items {
 			look := &search{t: t, after: after, below: position + 1, all: all, budget: searchBudget}
 			if err := look.find(i, &items[i]); err != nil {
@@ -62,14 +62,14 @@ func (s *Store) EventsMatching(ctx context.Context, items []outbox.ConditionItem
 // matching collects the first events of each walk of a search.
 type matching struct {
 	limit  int
-	events map[int64]outbox.Event // by position
-	cut    int64                  // no walk ended before it
+	events map[int64]event.Event // by position
+	cut    int64                 // no walk ended before it
 
 	count, bytes int // in this walk
 }
 
 // add adds an event, and reports whether the walk has enough.
-func (m *matching) add(e *outbox.Event) bool {
+func (m *matching) add(e *event.Event) bool {
 	m.events[e.Position] = *e
 	m.count++
 	m.bytes += len(e.Payload) + len(e.Metadata) + len(e.Tags)
@@ -81,12 +81,12 @@ func (m *matching) add(e *outbox.Event) bool {
 }
 
 // upToCut returns the events that no walk has missed, at most limit.
-func (m *matching) upToCut() []outbox.Event {
-	all := slices.SortedFunc(maps.Values(m.events), func(a, b outbox.Event) int { return cmp.Compare(a.Position, b.Position) })
+func (m *matching) upToCut() []event.Event {
+	all := slices.SortedFunc(maps.Values(m.events), func(a, b event.Event) int { return cmp.Compare(a.Position, b.Position) })
 	if len(all) > m.limit {
 		m.cut = min(m.cut, all[m.limit-1].Position)
 	}
-	return slices.DeleteFunc(all, func(e outbox.Event) bool { return e.Position > m.cut })
+	return slices.DeleteFunc(all, func(e event.Event) bool { return e.Position > m.cut })
 }
 
 // selectEvent reads what a search needs of one event.

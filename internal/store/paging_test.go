@@ -8,35 +8,37 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-func pager[T any](f *fixture, read func(cursor string) (outbox.Page[T], error), key func(T) string) storetest.Pager {
-	return func(cursor string) outbox.Page[string] { return storetest.Keyed(must.Get(read(cursor)).Or(f.TB), key) }
+func pager[T any](f *fixture, read func(cursor string) (event.Page[T], error), key func(T) string) storetest.Pager {
+	return func(cursor string) event.Page[string] { return storetest.Keyed(must.Get(read(cursor)).Or(f.TB), key) }
 }
 
-func (f *fixture) rowPager(filter outbox.RowFilter) storetest.Pager {
-	return pager(f, func(cursor string) (outbox.Page[outbox.Row], error) {
+func (f *fixture) rowPager(filter campaign.RowFilter) storetest.Pager {
+	return pager(f, func(cursor string) (event.Page[campaign.Row], error) {
 		filter.Cursor = cursor
 		return f.Rows(f.Ctx, filter)
 	}, rowKey)
 }
 
-func (f *fixture) campaignPager(filter outbox.CampaignFilter) storetest.Pager {
-	return pager(f, func(cursor string) (outbox.Page[outbox.Campaign], error) {
+func (f *fixture) campaignPager(filter campaign.CampaignFilter) storetest.Pager {
+	return pager(f, func(cursor string) (event.Page[campaign.Campaign], error) {
 		filter.Cursor = cursor
 		return f.Campaigns(f.Ctx, filter)
-	}, func(c outbox.Campaign) string { return c.CampaignID })
+	}, func(c campaign.Campaign) string { return c.CampaignID })
 }
 
-func (f *fixture) actPager(filter outbox.AuditFilter) storetest.Pager {
-	return pager(f, func(cursor string) (outbox.Page[outbox.AuditEntry], error) {
+func (f *fixture) actPager(filter operator.AuditFilter) storetest.Pager {
+	return pager(f, func(cursor string) (event.Page[operator.AuditEntry], error) {
 		filter.Cursor = cursor
 		return f.AuditLog(f.Ctx, filter)
-	}, func(a outbox.AuditEntry) string { return fmt.Sprint(a.ID) })
+	}, func(a operator.AuditEntry) string { return fmt.Sprint(a.ID) })
 }
 
 // mustList fails unless the pages of a list, and those of its reverse, have these items on the way to its end and back.
@@ -68,8 +70,8 @@ values ('c-%d', %d, 'counted', 'dead', 8, %d, 1, 1)`, campaign, seq, due))
 }
 
 func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
-	storetest.Each(t, own, map[string]outbox.RowFilter{"by id": {Limit: 7}, "by id, in reverse": {Limit: 7, Reverse: true}, "of a type": {EventType: "counted", Limit: 7},
-		"by time": {Status: outbox.Dead, Limit: 7}, "by time, in reverse": {Status: outbox.Dead, Limit: 7, Reverse: true}}, func(t *testing.T, f *fixture, filter outbox.RowFilter) {
+	storetest.Each(t, own, map[string]campaign.RowFilter{"by id": {Limit: 7}, "by id, in reverse": {Limit: 7, Reverse: true}, "of a type": {EventType: "counted", Limit: 7},
+		"by time": {Status: event.Dead, Limit: 7}, "by time, in reverse": {Status: event.Dead, Limit: 7, Reverse: true}}, func(t *testing.T, f *fixture, filter campaign.RowFilter) {
 		random := rand.New(rand.NewPCG(7, 11))
 		stays := map[string]bool{}
 		for campaign := range 8 {
@@ -81,7 +83,7 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 			}
 		}
 		read := f.rowPager(filter)
-		visit := func(from outbox.Page[string], way func(outbox.Page[string]) *string) outbox.Page[string] {
+		visit := func(from event.Page[string], way func(event.Page[string]) *string) event.Page[string] {
 			pages := read.Follow(t, from, way, func() { f.churn(random, stays) })
 			seen := map[string]int{}
 			for _, key := range storetest.Items(pages) {
@@ -100,7 +102,7 @@ func TestPages_showWhatStaysExactlyOnceWhileOthersComeAndGo(t *testing.T) {
 func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
 	f := own(t)
 	f.AppendN("b", 60)
-	read := f.rowPager(outbox.RowFilter{Limit: 10})
+	read := f.rowPager(campaign.RowFilter{Limit: 10})
 	first := read("")
 	second := read(*first.NextCursor)
 	third := read(*second.NextCursor)
@@ -113,7 +115,7 @@ func TestPages_backFromTheThirdIsTheSecondWhateverHappensAround(t *testing.T) {
 func TestPages_endsThatHaveGoneLeadToTheOtherEnd(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 30)
-	read := f.rowPager(outbox.RowFilter{Limit: 10})
+	read := f.rowPager(campaign.RowFilter{Limit: 10})
 	second := read(*read("").NextCursor)
 	f.Exec(`delete from projection_apply_outbox where seq <= 10`)
 	before := read(*second.PrevCursor)
@@ -138,7 +140,7 @@ func TestPages_thatLookedEnoughAreFoundGoingBackToo(t *testing.T) {
 	f.manyRows("a", 2, 6001)
 	f.Exec(`update projection_apply_outbox set event_type = 'rare' where seq = 6001`)
 	f.manyRows("a", 6002, 6010)
-	read := f.rowPager(outbox.RowFilter{EventType: "rare"})
+	read := f.rowPager(campaign.RowFilter{EventType: "rare"})
 	there := read.Follow(t, read(""), storetest.Forward, storetest.Idle)
 	back := read.Follow(t, there[len(there)-1], storetest.Backward, storetest.Idle)
 	must.Equal(t, storetest.Items(there), []string{"a#1", "a#6001"}, "there")
@@ -155,42 +157,42 @@ func TestPages_refuseForeignCursors(t *testing.T) {
 		f.MustPause("a b")
 		f.must(f.ResumeCampaign(f.Ctx, ana(""), "a b"))
 	}
-	rows := func(filter outbox.RowFilter) func(string) error {
+	rows := func(filter campaign.RowFilter) func(string) error {
 		return func(cursor string) error {
 			filter.Cursor = cursor
 			return storetest.No(f.Rows(f.Ctx, filter))
 		}
 	}
-	campaigns := func(sort outbox.CampaignSort) func(string) error {
+	campaigns := func(sort campaign.CampaignSort) func(string) error {
 		return func(cursor string) error {
-			return storetest.No(f.Campaigns(f.Ctx, outbox.CampaignFilter{Sort: sort, Cursor: cursor}))
+			return storetest.No(f.Campaigns(f.Ctx, campaign.CampaignFilter{Sort: sort, Cursor: cursor}))
 		}
 	}
-	byID, byDue := f.rowPager(outbox.RowFilter{Limit: 1})(""), f.rowPager(outbox.RowFilter{Limit: 1, Status: outbox.Dead})("")
-	byAge, byLag := f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortAge})(""), f.campaignPager(outbox.CampaignFilter{Limit: 1, Sort: outbox.SortLag})("")
-	acts := f.actPager(outbox.AuditFilter{Limit: 1})("")
+	byID, byDue := f.rowPager(campaign.RowFilter{Limit: 1})(""), f.rowPager(campaign.RowFilter{Limit: 1, Status: event.Dead})("")
+	byAge, byLag := f.campaignPager(campaign.CampaignFilter{Limit: 1, Sort: campaign.SortAge})(""), f.campaignPager(campaign.CampaignFilter{Limit: 1, Sort: campaign.SortLag})("")
+	acts := f.actPager(operator.AuditFilter{Limit: 1})("")
 	for _, c := range []struct {
 		name    string
 		read    func(cursor string) error
 		cursors []string
 	}{
-		{"rows by id", rows(outbox.RowFilter{}), []string{"!", "eA", "YQBi", *byDue.NextCursor}},
-		{"rows in reverse", rows(outbox.RowFilter{Reverse: true}), []string{*byID.NextCursor}},
-		{"dead rows by due time", rows(outbox.RowFilter{Status: outbox.Dead}), []string{"AAA", *byID.NextCursor}},
-		{"failed rows by due time", rows(outbox.RowFilter{Status: outbox.Failed}), []string{*byID.NextCursor}},
+		{"rows by id", rows(campaign.RowFilter{}), []string{"!", "eA", "YQBi", *byDue.NextCursor}},
+		{"rows in reverse", rows(campaign.RowFilter{Reverse: true}), []string{*byID.NextCursor}},
+		{"dead rows by due time", rows(campaign.RowFilter{Status: event.Dead}), []string{"AAA", *byID.NextCursor}},
+		{"failed rows by due time", rows(campaign.RowFilter{Status: event.Failed}), []string{*byID.NextCursor}},
 		{"campaigns by id", campaigns(""), []string{"!", "eA", "YQBi", "MXgAYQ", "MABhAGI", *byLag.NextCursor}},
-		{"campaigns by lag", campaigns(outbox.SortLag), []string{*byAge.NextCursor}},
+		{"campaigns by lag", campaigns(campaign.SortLag), []string{*byAge.NextCursor}},
 		{"oldest acts first", func(cursor string) error {
-			return storetest.No(f.AuditLog(f.Ctx, outbox.AuditFilter{Reverse: true, Cursor: cursor}))
+			return storetest.No(f.AuditLog(f.Ctx, operator.AuditFilter{Reverse: true, Cursor: cursor}))
 		}, []string{"x", "!!", "MQAy", *acts.NextCursor}},
 	} {
 		for _, cursor := range c.cursors {
-			must.Equal(t, refused(t, c.read(cursor), outbox.ErrInvalid, "cursor").Field, "cursor", c.name, "the field that the refusal is about")
+			must.Equal(t, refused(t, c.read(cursor), event.ErrInvalid, "cursor").Field, "cursor", c.name, "the field that the refusal is about")
 		}
 	}
 }
 
-func total(p outbox.Page[string]) string {
+func total(p event.Page[string]) string {
 	switch {
 	case p.Total == nil:
 		return "unknown"
@@ -208,24 +210,24 @@ func TestTotals_countWhatMatchesUpToABound(t *testing.T) {
 	f.manyRows("many", 2, 6001)
 	f.Exec(`update campaigns set pending = 6001 where campaign_id = 'many'`)
 	for _, c := range []struct {
-		filter outbox.RowFilter
+		filter campaign.RowFilter
 		want   string
 	}{
-		{outbox.RowFilter{}, "6053"},
-		{outbox.RowFilter{Status: outbox.Dead}, "4"},
-		{outbox.RowFilter{Status: outbox.Pending}, "6040"},
-		{outbox.RowFilter{CampaignID: "many"}, "6001"},
-		{outbox.RowFilter{CampaignID: "it's", Status: outbox.Pending}, "3"},
-		{outbox.RowFilter{CampaignID: "no such"}, "0"},
-		{outbox.RowFilter{EventType: "counted"}, "1000+"},
-		{outbox.RowFilter{EventType: "weighed"}, "20+"},
-		{outbox.RowFilter{CampaignID: "it's", EventType: "counted"}, "2"},
-		{outbox.RowFilter{Status: outbox.Dead, Q: "disk"}, "4"},
-		{outbox.RowFilter{Status: outbox.Dead, Q: "it's"}, "1"},
-		{outbox.RowFilter{Status: outbox.Dead, Fingerprint: "disk # is full"}, "4"},
-		{outbox.RowFilter{Status: outbox.Failed, Q: "100%"}, "3"},
-		{outbox.RowFilter{Status: outbox.Processing}, "6"},
-		{outbox.RowFilter{Status: outbox.Processing, EventType: "weighed"}, "unknown"},
+		{campaign.RowFilter{}, "6053"},
+		{campaign.RowFilter{Status: event.Dead}, "4"},
+		{campaign.RowFilter{Status: event.Pending}, "6040"},
+		{campaign.RowFilter{CampaignID: "many"}, "6001"},
+		{campaign.RowFilter{CampaignID: "it's", Status: event.Pending}, "3"},
+		{campaign.RowFilter{CampaignID: "no such"}, "0"},
+		{campaign.RowFilter{EventType: "counted"}, "1000+"},
+		{campaign.RowFilter{EventType: "weighed"}, "20+"},
+		{campaign.RowFilter{CampaignID: "it's", EventType: "counted"}, "2"},
+		{campaign.RowFilter{Status: event.Dead, Q: "disk"}, "4"},
+		{campaign.RowFilter{Status: event.Dead, Q: "it's"}, "1"},
+		{campaign.RowFilter{Status: event.Dead, Fingerprint: "disk # is full"}, "4"},
+		{campaign.RowFilter{Status: event.Failed, Q: "100%"}, "3"},
+		{campaign.RowFilter{Status: event.Processing}, "6"},
+		{campaign.RowFilter{Status: event.Processing, EventType: "weighed"}, "unknown"},
 	} {
 		c.filter.Limit = 1
 		read := f.rowPager(c.filter)
@@ -244,7 +246,7 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 	for i := range 5 {
 		f.AppendN(fmt.Sprint("c-", i), 200)
 	}
-	for _, filter := range []outbox.RowFilter{{}, {Status: outbox.Dead}, {CampaignID: "c-1"}, {EventType: "none"}, {Limit: 1, Reverse: true}} {
+	for _, filter := range []campaign.RowFilter{{}, {Status: event.Dead}, {CampaignID: "c-1"}, {EventType: "none"}, {Limit: 1, Reverse: true}} {
 		got, most := []string{}, 0
 		for rows, err := range f.RowsInPages(f.Ctx, filter) {
 			must.OK(t, err)
@@ -255,13 +257,13 @@ func TestInPages_readEverythingOnce(t *testing.T) {
 		must.Hold(t, most <= 500, "%+v: up to %d rows at once", filter, most)
 	}
 	steps := 0
-	for range f.RowsInPages(f.Ctx, outbox.RowFilter{}) {
+	for range f.RowsInPages(f.Ctx, campaign.RowFilter{}) {
 		if steps++; steps == 2 {
 			break
 		}
 	}
-	for _, err := range f.RowsInPages(f.Ctx, outbox.RowFilter{Cursor: "!"}) {
-		refused(t, err, outbox.ErrInvalid, "cursor")
+	for _, err := range f.RowsInPages(f.Ctx, campaign.RowFilter{Cursor: "!"}) {
+		refused(t, err, event.ErrInvalid, "cursor")
 		steps++
 	}
 	must.Equal(t, steps, 3, "reading took", "steps")
@@ -272,7 +274,7 @@ func TestEventsMatching_returnsEachOnceInPages(t *testing.T) {
 	for i := range 10 {
 		f.MustAppend(storetest.Tagged(fmt.Sprintf("c-%d", i%3), []string{"name.taken", "name.freed", "noted"}[i%3], "name", []string{"ana", "bo"}[i%2]))
 	}
-	items := []outbox.ConditionItem{storetest.Item("", "name", "ana"), storetest.Item("name.taken"), storetest.Item("", "campaign_id", "c-1")}
+	items := []event.ConditionItem{storetest.Item("", "name", "ana"), storetest.Item("name.taken"), storetest.Item("", "campaign_id", "c-1")}
 	want := []int64{1, 2, 3, 4, 5, 7, 8, 9, 10} // position 6 is noted of bo
 	for _, limit := range []int{1, 4, 9, 11} {
 		var got []int64
@@ -288,14 +290,14 @@ func TestEventsMatching_returnsEachOnceInPages(t *testing.T) {
 		}
 		must.Hold(t, slices.Equal(got, want) && after == 10, "limit %d: got %v up to %d", limit, got, after)
 	}
-	m, err := f.EventsMatching(f.Ctx, []outbox.ConditionItem{storetest.Item("", "name", "cy")}, 0, 5)
+	m, err := f.EventsMatching(f.Ctx, []event.ConditionItem{storetest.Item("", "name", "cy")}, 0, 5)
 	must.Hold(t, err == nil && len(m.Events) == 0 && m.Position == 10 && !m.More, "%+v, %v", m, err)
 	for _, c := range []struct {
-		items []outbox.ConditionItem
+		items []event.ConditionItem
 		after int64
 	}{{nil, 0}, {items, 11}, {items, -1}} {
 		_, err := f.EventsMatching(f.Ctx, c.items, c.after, 5)
-		must.Hold(t, errors.Is(err, outbox.ErrInvalid), "%v after %d: %v", c.items, c.after, err)
+		must.Hold(t, errors.Is(err, event.ErrInvalid), "%v after %d: %v", c.items, c.after, err)
 	}
 }
 
@@ -338,13 +340,13 @@ func TestEventsMatching_isAllThatAnAcceptedAppendDependsOn(t *testing.T) {
 
 // takes reads the events of a name and appends one on the condition that there are no others, until that is accepted.
 func (f *fixture) takes(campaign, name string) won {
-	items := []outbox.ConditionItem{storetest.Item("", "name", name)}
+	items := []event.ConditionItem{storetest.Item("", "name", name)}
 	for {
 		m, err := f.EventsMatching(f.Ctx, items, 0, 10_000)
 		if err == nil {
 			var done []store.Appended
-			done, err = f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Tagged(campaign, "name.changed", "name", name)},
-				Condition: &outbox.AppendCondition{AfterPosition: m.Position, Items: items}})
+			done, err = f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Tagged(campaign, "name.changed", "name", name)},
+				Condition: &event.AppendCondition{AfterPosition: m.Position, Items: items}})
 			if err == nil {
 				w := won{name: name, position: done[0].Position}
 				for _, e := range m.Events {
@@ -353,7 +355,7 @@ func (f *fixture) takes(campaign, name string) won {
 				return w
 			}
 		}
-		if !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrBusy) {
+		if !errors.Is(err, event.ErrConflict) && !errors.Is(err, event.ErrBusy) {
 			f.TB.Errorf("%s: %v", name, err)
 			return won{}
 		}
@@ -362,7 +364,7 @@ func (f *fixture) takes(campaign, name string) won {
 
 func (f *fixture) changes(campaign string, names int) {
 	for n := range 60 {
-		_, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Tagged(campaign, "name.changed", "name", fmt.Sprint("name-", n%names))}})
+		_, err := f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Tagged(campaign, "name.changed", "name", fmt.Sprint("name-", n%names))}})
 		must.Hold(f.TB, err == nil, "change: %v", err)
 	}
 }
@@ -372,11 +374,11 @@ func TestPostgresEventsMatching_waitsForWhatIsOpenBelow(t *testing.T) {
 	f := own(t)
 	end := f.begun(`{"seat":"1"}`)
 	f.AppendN("a", 1)
-	items := []outbox.ConditionItem{storetest.Item("", "seat", "1")}
+	items := []event.ConditionItem{storetest.Item("", "seat", "1")}
 	m, err := f.EventsMatching(f.Ctx, items, 0, 10)
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "%+v, %v while an append is open", m, err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "%+v, %v while an append is open", m, err)
 	_, err = f.Position(f.Ctx)
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "the position is told while an append is open: %v", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "the position is told while an append is open: %v", err)
 	end("commit")
 	m, err = f.EventsMatching(f.Ctx, items, 0, 10)
 	must.Hold(t, err == nil && len(m.Events) == 1 && m.Position == 2, "%+v, %v", m, err)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -136,7 +136,7 @@ func (f *fixture) database(s store.Statement) *sql.DB {
 func TestSQLitePlans_claimingUsesTheIndexOnDueTime(t *testing.T) {
 	f := own(t)
 	f.Applied("a", 1)
-	_, _, err := f.UntilDue(f.Ctx, outbox.Scope{})
+	_, _, err := f.UntilDue(f.Ctx, campaign.Scope{})
 	must.Need(t, err == nil, "%v", err)
 	found := 0
 	for _, s := range f.Statements() {

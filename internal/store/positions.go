@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -26,11 +26,11 @@ const readBytes = 8 << 20
 // position. A caller who continues from the last one misses none: no event becomes visible
 // below a position that was returned. A running append may hold events back; a later call
 // returns them, as it does those that would exceed a few megabytes.
-func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbox.Event, error) {
+func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]event.Event, error) {
 	lineage, now := s.Lineage(), s.Now()
-	var events []outbox.Event
+	var events []event.Event
 	read := func(t *Tx, last int64) error {
-		events = []outbox.Event{}
+		events = []event.Event{}
 		collect, size := sqldb.Collect(&events, scanEvent), 0
 		return t.Each(func(row sqldb.Row) error {
 			if err := collect(row); err != nil {
@@ -55,7 +55,7 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]outbo
 	sound := slices.Clone(events[:whole])
 	last := events[len(events)-1].Position
 	err = s.journal.WriteFrom(ctx, sqldb.BeginSettled, func(t *Tx) error { return read(t, last) })
-	if errors.Is(err, outbox.ErrBusy) {
+	if errors.Is(err, event.ErrBusy) {
 		return sound, nil
 	}
 	s.lineage.see(lineage, now, events)
@@ -74,7 +74,7 @@ func (t *Tx) HeadPosition() (head int64, err error) {
 
 // Position is the journal's last position; 0 when it is empty. No event becomes visible at or
 // below it any more: a writer who reads it first, and then the data for a decision, has seen
-// every event up to it. While an append stays open on PostgreSQL it is outbox.ErrBusy.
+// every event up to it. While an append stays open on PostgreSQL it is event.ErrBusy.
 func (s *Store) Position(ctx context.Context) (position int64, err error) {
 	if s.journal.Dialect.OneWriter {
 		return Reading(ctx, s, "", (*Tx).HeadPosition)
@@ -88,7 +88,7 @@ func (s *Store) Position(ctx context.Context) (position int64, err error) {
 
 // contiguous is the number of events without a hole in their positions, starting after a
 // position.
-func contiguous(events []outbox.Event, after int64) int {
+func contiguous(events []event.Event, after int64) int {
 	for i := range events {
 		if events[i].Position != after+int64(i)+1 {
 			return i

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -190,7 +190,7 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 	workers := map[*fixture]queue.Worker{first: one, second: two}
 	storetest.Everybody(t, []*fixture{first, second}, campaigns*each/2, map[string]func(*fixture, int) error{
 		"append": func(s *fixture, i int) error {
-			return storetest.No(s.Append(s.Ctx, store.Append{Events: []outbox.Event{storetest.Event(fmt.Sprint("c-", i%campaigns), "counted")}}))
+			return storetest.No(s.Append(s.Ctx, store.Append{Events: []event.Event{storetest.Event(fmt.Sprint("c-", i%campaigns), "counted")}}))
 		},
 		"work": func(s *fixture, _ int) error {
 			claims, err := s.Claim(s.Ctx, workers[s], queue.ClaimLimits{Rows: 20, Lease: lease})
@@ -255,7 +255,7 @@ func TestPostgresForbidden_saysWhichRightIsMissing(t *testing.T) {
 	s := must.Get(store.Open(t.Context(), o)).Or(t)
 	defer s.Close()
 	_, err := s.Summary(t.Context())
-	r := refused(t, sqldb.Forbidden(err), outbox.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
+	r := refused(t, sqldb.Forbidden(err), event.ErrSetup, "permission denied for table", "connect as the user who runs outboxweb serve")
 	must.Hold(t, !strings.Contains(r.Error(), "SQLSTATE"), "the sentence shows SQLSTATE: %s", r.Error())
 }
 
@@ -293,8 +293,8 @@ func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
 	f.Exec(`copy (select '') to program 'cat > standby.signal'`)
 	must.OK(t, server.Restart(f.Ctx))
 	storetest.Eventually(t, "an append is refused, and the standby named", func() bool {
-		_, err := hurried.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
-		return errors.Is(err, outbox.ErrBusy) && strings.Contains(err.Error(), "is a standby")
+		_, err := hurried.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted")}})
+		return errors.Is(err, event.ErrBusy) && strings.Contains(err.Error(), "is a standby")
 	})
 	gone, cancel := context.WithCancel(f.Ctx)
 	cancel() // a caller that waits would wait for a primary

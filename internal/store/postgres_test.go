@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -41,7 +42,7 @@ var transactions = []struct {
 	call func(*fixture) error
 }{
 	{"append", func(f *fixture) error {
-		return storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted"), storetest.Event("new", "counted")}}))
+		return storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted"), storetest.Event("new", "counted")}}))
 	}},
 	{"settle", func(f *fixture) error {
 		got, err := f.Settle(f.Ctx, two, []queue.Result{{Claim: queue.Claim{CampaignID: "held", Epoch: 1, First: 1, Last: 2}}})
@@ -50,7 +51,7 @@ var transactions = []struct {
 		}
 		return err
 	}},
-	{"heartbeat", func(f *fixture) error { return f.Heartbeat(f.Ctx, outbox.InstanceState{ID: "i"}) }},
+	{"heartbeat", func(f *fixture) error { return f.Heartbeat(f.Ctx, campaign.InstanceState{ID: "i"}) }},
 	{"claim", func(f *fixture) error {
 		claims, err := f.Claim(f.Ctx, one, queue.ClaimLimits{Rows: 10, Lease: lease})
 		if err == nil && len(claims) == 0 {
@@ -76,7 +77,7 @@ func TestPostgresConnection_lostInATransactionIsBusyAndDoesNothing(t *testing.T)
 		f.Unchanged(func() {
 			meanwhile(func() { f.Terminate() })
 			err := tx.call(f)
-			must.Hold(t, errors.Is(err, outbox.ErrBusy), "%s: got error %v, want a busy database", tx.name, err)
+			must.Hold(t, errors.Is(err, event.ErrBusy), "%s: got error %v, want a busy database", tx.name, err)
 		})
 		must.OK(t, storetest.No(f.Row(f.Ctx, "a", 1)))
 		f.Terminate() // which is not noticed between transactions
@@ -103,12 +104,12 @@ func TestPostgresConnection_toAServerThatOnlyReadsIsGivenUp(t *testing.T) {
 			calls.Go(func() {
 				reads := tx.name == "row"
 				err := tx.call(map[bool]*fixture{true: f, false: hurried}[reads])
-				must.Hold(t, reads == (err == nil) && (reads || errors.Is(err, outbox.ErrBusy)), "%s: got error %v, want a busy database for what writes", tx.name, err)
+				must.Hold(t, reads == (err == nil) && (reads || errors.Is(err, event.ErrBusy)), "%s: got error %v, want a busy database for what writes", tx.name, err)
 			})
 		}
 		calls.Go(func() {
 			err := hurried.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return tx.Fence("a", 1) })
-			must.Hold(t, errors.Is(err, outbox.ErrBusy), "apply: got error %v, want a busy database", err)
+			must.Hold(t, errors.Is(err, event.ErrBusy), "apply: got error %v, want a busy database", err)
 		})
 		calls.Wait()
 	})
@@ -139,16 +140,16 @@ func restartIsWaitedFor(t *testing.T, server *pgtest.Server, f *fixture) {
 	soon, cancel := context.WithTimeout(f.Ctx, 100*time.Millisecond)
 	defer cancel()
 	_, err := f.Campaign(soon, "a")
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "reading while the server is away: got error %v, want a busy database", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "reading while the server is away: got error %v, want a busy database", err)
 	err = f.Apply(soon, func(*readmodel.ApplyTx) error { return nil })
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "applying while the server is away: got error %v, want a busy database", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "applying while the server is away: got error %v, want a busy database", err)
 	must.Equal(t, len(f.Ready(soon)), 2, "ready while the server is away")
 	away := time.Now()
 	var calls sync.WaitGroup
 	for _, tx := range transactions[:3] { // none of them affects another
 		calls.Go(func() {
 			err := tx.call(f)
-			for errors.Is(err, outbox.ErrBusy) && time.Since(away) > store.LockWaitLimit { // the server came up late
+			for errors.Is(err, event.ErrBusy) && time.Since(away) > store.LockWaitLimit { // the server came up late
 				if err = tx.call(f); time.Since(away) > 10*store.LockWaitLimit {
 					break
 				}
@@ -178,8 +179,8 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 				}
 				e := storetest.Event(fmt.Sprint("c-", caller), "counted")
 				e.EventID = fmt.Sprint("e-", appended[caller]+1)
-				switch got, err := f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}}); {
-				case errors.Is(err, outbox.ErrBusy): // try once more
+				switch got, err := f.Append(f.Ctx, store.Append{Events: []event.Event{e}}); {
+				case errors.Is(err, event.ErrBusy): // try once more
 				case err != nil || got[0].Seq != appended[caller]+1:
 					t.Errorf("got %+v, %v after %d", got, err, appended[caller])
 					return

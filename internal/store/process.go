@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 )
 
 var thisHost = sync.OnceValue(func() string {
@@ -23,16 +23,16 @@ var thisProcess = time.Now()
 // processOf looks for the process of an instance, on this host. A number that was given to another
 // process since looks alive, unless it is this one: in a container every process may be number 1. Those
 // that promised heartbeats may live in another container of the same host name.
-func processOf(i outbox.InstanceState) outbox.ProcessState {
+func processOf(i campaign.InstanceState) campaign.ProcessState {
 	switch host, pid := i.Host, i.PID; {
 	case host == "" || host != thisHost():
-		return outbox.ProcessUnknown
+		return campaign.ProcessUnknown
 	case i.BeatEvery == 0 && pid == os.Getpid() && i.StartedAt.Before(thisProcess):
-		return outbox.ProcessGone
+		return campaign.ProcessGone
 	case errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid):
-		return outbox.ProcessGone
+		return campaign.ProcessGone
 	default:
-		return outbox.ProcessAlive
+		return campaign.ProcessAlive
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -48,7 +50,7 @@ func (s *Store) Ready(ctx context.Context) []string {
 	}
 	sum, err := s.Summary(ctx)
 	switch {
-	case errors.Is(err, outbox.ErrDamaged): // damage blocks only the affected campaigns
+	case errors.Is(err, event.ErrDamaged): // damage blocks only the affected campaigns
 	case err != nil:
 		reasons = append(reasons, "the databases cannot be read")
 	case sum.WrongJournal() || sum.OtherJournal && s.wrong.Load():
@@ -61,7 +63,7 @@ func (s *Store) Ready(ctx context.Context) []string {
 	return reasons
 }
 
-// InPlace returns an outbox.ErrBusy when a database is not at its path any more, so that nothing can
+// InPlace returns an event.ErrBusy when a database is not at its path any more, so that nothing can
 // be written for good.
 func (s *Store) InPlace() error {
 	for _, d := range s.both() {
@@ -99,9 +101,9 @@ func (s *Store) here() string {
 
 // starting reports whether this process is not among the instances yet and, as far as is known, about
 // to be.
-func (s *Store) starting(all []outbox.InstanceState) bool {
+func (s *Store) starting(all []campaign.InstanceState) bool {
 	here, stalled := s.here(), s.stalled.Load()
-	return here != "" && (stalled == nil || *stalled == "") && !slices.ContainsFunc(all, func(i outbox.InstanceState) bool { return i.ID == here })
+	return here != "" && (stalled == nil || *stalled == "") && !slices.ContainsFunc(all, func(i campaign.InstanceState) bool { return i.ID == here })
 }
 
 // Probe reports why the two databases cannot be used for applying at all; nil when a campaign's
@@ -124,11 +126,11 @@ func (s *Store) Probe(ctx context.Context) error {
 }
 
 // faults are what is wrong with the two databases, the gravest first.
-func (s *Store) faults() []outbox.DatabaseFault {
-	all := []outbox.DatabaseFault{}
+func (s *Store) faults() []database.DatabaseFault {
+	all := []database.DatabaseFault{}
 	for _, d := range s.both() {
 		all = append(all, d.Faults()...)
 	}
-	outbox.SortFaults(all)
+	database.SortFaults(all)
 	return all
 }

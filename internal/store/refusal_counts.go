@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -31,9 +32,9 @@ type refusalCounts struct {
 
 // refusalKind is the key that refusals are counted by.
 type refusalKind struct {
-	auth   outbox.Auth
+	auth   operator.Auth
 	name   string
-	action outbox.Action
+	action operator.Action
 	minute int64
 }
 
@@ -131,7 +132,7 @@ func (s *Store) sumRefusals(ctx context.Context, now int64) {
 		sum.Command.Reason, sum.Command.RequestID = "", ""
 		from := sqldb.At(kind.minute * time.Minute.Microseconds())
 		_, err := s.writeRefusal(ctx, sum, fmt.Sprintf("refused %s in the minute from %s UTC; the last: %s",
-			outbox.Count(count.more, "more time", "more times"), from.Format("2006-01-02 15:04"), count.why))
+			event.Count(count.more, "more time", "more times"), from.Format("2006-01-02 15:04"), count.why))
 		if err != nil {
 			return
 		}

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // RecordRefusal writes an audit record of an action that was refused before any store method
 // was called. Its idempotency key stays free. It returns the record's id; a read-only store
 // writes none and returns 0.
-func (s *Store) RecordRefusal(ctx context.Context, o outbox.Command, r outbox.RefusedAction) (int64, error) {
+func (s *Store) RecordRefusal(ctx context.Context, o operator.Command, r operator.RefusedAction) (int64, error) {
 	return s.recordRefusal(ctx, &Change{Command: o, Action: r.Action, CampaignID: r.CampaignID, Seq: r.Seq, Target: r.Target}, r.Refusal)
 }
 
@@ -27,7 +28,7 @@ func (s *Store) RecordRefusal(ctx context.Context, o outbox.Command, r outbox.Re
 // transaction since the action's was rolled back. It returns err, whose Refusal then names the
 // record. Failing to write the record does not change the refusal.
 func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
-	var refusal *outbox.Refusal
+	var refusal *event.Refusal
 	if !errors.As(err, &refusal) || refusal.AuditEntryID != 0 || !isRefusal(err) {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *Store) Refused(ctx context.Context, a *Change, err error) error {
 // isRefusal reports whether err says that the action was wrong, as opposed to a database
 // failure.
 func isRefusal(err error) bool {
-	kinds := []error{outbox.ErrInvalid, outbox.ErrNotFound, outbox.ErrConflict, outbox.ErrTooLarge}
+	kinds := []error{event.ErrInvalid, event.ErrNotFound, event.ErrConflict, event.ErrTooLarge}
 	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }
 
@@ -70,13 +71,13 @@ func (s *Store) writeRefusal(ctx context.Context, a *Change, refusal string) (id
 	if !a.summed { // any other refused action changed nothing
 		kept.After = nil
 	}
-	kept.Command.By.Name, kept.Command.Reason = Kept(a.Command.By.Name, outbox.MaxIDLength), Kept(a.Command.Reason, outbox.MaxReason)
-	kept.CampaignID, kept.Target = Kept(a.CampaignID, outbox.MaxIDLength), outbox.Target(Kept(string(a.Target), MaxRefusal))
+	kept.Command.By.Name, kept.Command.Reason = Kept(a.Command.By.Name, event.MaxIDLength), Kept(a.Command.Reason, event.MaxReason)
+	kept.CampaignID, kept.Target = Kept(a.CampaignID, event.MaxIDLength), operator.Target(Kept(string(a.Target), MaxRefusal))
 	kept.Command.IdempotencyKey = "" // stays free
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RecordTime)
 	defer cancel()
 	err = s.journal.Write(ctx, func(t *Tx) (err error) {
-		id, err = t.insertEntry(&kept, nil, outbox.AuditRefused, Kept(refusal, MaxRefusal), s.Now())
+		id, err = t.insertEntry(&kept, nil, operator.AuditRefused, Kept(refusal, MaxRefusal), s.Now())
 		return err
 	})
 	if err != nil {

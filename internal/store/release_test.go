@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -115,7 +115,7 @@ func TestOpen_takesFromBefore010TheLastSchemaAlone(t *testing.T) {
 			for _, o := range []store.Options{o, storetest.OptionsFor(pair)} {
 				setup(t, o, "the "+name+" database", "from before outboxweb 0.1.0; the revision 9868c124 migrates it")
 			}
-			refused(t, storetest.No(store.Plan(t.Context(), o)), outbox.ErrSetup, "9868c124")
+			refused(t, storetest.No(store.Plan(t.Context(), o)), event.ErrSetup, "9868c124")
 		})
 		must.Get(db.Exec(`update goose_db_version set version_id = version_id + 1000 where version_id < 0`)).Or(t)
 	}

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -9,7 +9,7 @@ import (
 const RowColumns = `o.campaign_id, o.seq, o.event_type, o.status, o.attempt_count, o.next_attempt_at, o.last_error, o.fingerprint, o.enqueued_at, o.updated_at`
 
 // ScanRow reads RowColumns, and the columns after them into more.
-func ScanRow(rows sqldb.Row, more ...any) (r outbox.Row, err error) {
+func ScanRow(rows sqldb.Row, more ...any) (r campaign.Row, err error) {
 	columns := []any{&r.CampaignID, &r.Seq, &r.EventType, &r.Status, &r.AttemptCount, sqldb.ScanTime(&r.NextAttemptAt),
 		&r.LastError, &r.Fingerprint, sqldb.ScanTime(&r.EnqueuedAt), sqldb.ScanTime(&r.UpdatedAt)}
 	err = rows.Scan(append(columns, more...)...)
@@ -17,10 +17,10 @@ func ScanRow(rows sqldb.Row, more ...any) (r outbox.Row, err error) {
 }
 
 // Row reads one row; found is false when there is none.
-func (t *Tx) Row(campaign string, seq int64) (r outbox.Row, found bool, err error) {
-	r, found, err = sqldb.First(t, func(row sqldb.Row) (outbox.Row, error) { return ScanRow(row) },
-		`select `+RowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaign, seq)
-	return r, found, sqldb.Wrapf(err, "read campaign %q seq %d", campaign, seq)
+func (t *Tx) Row(campaignID string, seq int64) (r campaign.Row, found bool, err error) {
+	r, found, err = sqldb.First(t, func(row sqldb.Row) (campaign.Row, error) { return ScanRow(row) },
+		`select `+RowColumns+` from projection_apply_outbox o where o.campaign_id = $1 and o.seq = $2`, campaignID, seq)
+	return r, found, sqldb.Wrapf(err, "read campaign %q seq %d", campaignID, seq)
 }
 
 // AttemptsShown is how many failed attempts of a row are read, the newest ones.
@@ -35,13 +35,13 @@ order by at desc, attempt desc
 limit $3`
 
 // Attempts reads the newest failed attempts at an event, the last one first.
-func (t *Tx) Attempts(campaign string, seq int64) ([]outbox.Attempt, error) {
-	return sqldb.All(t, func(rows sqldb.Row) (a outbox.Attempt, err error) {
+func (t *Tx) Attempts(campaignID string, seq int64) ([]campaign.Attempt, error) {
+	return sqldb.All(t, func(rows sqldb.Row) (a campaign.Attempt, err error) {
 		var ended int64
 		err = rows.Scan(sqldb.ScanTime(&a.At), &a.Attempt, &a.Worker, &a.Build, &a.Error, &a.Fingerprint, &a.Projection, &a.ProjectionVersion, sqldb.ScanTruth(&a.Permanent), &ended)
 		a.Died, a.Quarantined = ended == AttemptDied, ended == AttemptQuarantined
 		return a, err
-	}, selectAttempts, campaign, seq, AttemptsShown)
+	}, selectAttempts, campaignID, seq, AttemptsShown)
 }
 
 // AttemptFailed, AttemptDied and AttemptQuarantined are how an attempt ended, in the column died of attempts.

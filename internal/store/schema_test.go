@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -132,26 +133,26 @@ func TestEventWithin_leavesOutDocumentsOverTheLimitAndTellsHowLongTheyAre(t *tes
 	e := storetest.Event("a", "counted")
 	e.Payload, e.Tags, e.Metadata = []byte(`{"text":"ééééé"}`), []byte(`{"k":"v"}`), []byte(`{"deep":{"er":[1,2,3]}}`)
 	f.MustAppend(e)
-	want := outbox.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))}
+	want := event.Sizes{Payload: int64(len(e.Payload)), Tags: int64(len(e.Tags)), Metadata: int64(len(e.Metadata))}
 	for _, limit := range []int64{-1, 0, want.Tags, want.Payload - 1, want.Payload, want.Metadata, 1 << 40} {
 		d, err := f.EventWithin(f.Ctx, "a", 1, limit)
 		must.Need(t, err == nil && d.Sizes == want, "limit %d: %+v, %v, want the sizes %+v", limit, d.Sizes, err, want)
-		for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+		for _, part := range []event.Part{event.PartPayload, event.PartTags, event.PartMetadata} {
 			shown := ""
 			if want.Of(part) <= limit {
 				shown = string(e.Document(part))
 			}
 			must.Equal(t, string(d.Event.Document(part)), shown, "limit", limit, part, "is")
 		}
-		must.Hold(t, d.Event.EventHash != "" && d.Event.EventType == "counted" && d.RowStatus == outbox.Pending, "limit %d: %+v", limit, d)
+		must.Hold(t, d.Event.EventHash != "" && d.Event.EventType == "counted" && d.RowStatus == event.Pending, "limit %d: %+v", limit, d)
 	}
-	refused(t, storetest.No(f.EventWithin(f.Ctx, "a", 2, 0)), outbox.ErrNotFound, "no event 2")
-	refused(t, storetest.No(f.EventWithin(f.Ctx, "nobody", 1, 0)), outbox.ErrNotFound, `there is no campaign "nobody"`)
+	refused(t, storetest.No(f.EventWithin(f.Ctx, "a", 2, 0)), event.ErrNotFound, "no event 2")
+	refused(t, storetest.No(f.EventWithin(f.Ctx, "nobody", 1, 0)), event.ErrNotFound, `there is no campaign "nobody"`)
 }
 
 func TestEventWithin_findsCausesInTheSameCampaignAlone(t *testing.T) {
 	f := own(t)
-	named := func(campaign, id, correlation, causation string) outbox.Event {
+	named := func(campaign, id, correlation, causation string) event.Event {
 		e := storetest.Event(campaign, "counted")
 		e.EventID, e.CorrelationID, e.CausationID = id, correlation, causation
 		return e
@@ -170,14 +171,14 @@ func TestDocument_isExactlyWhatIsStored(t *testing.T) {
 	e := storetest.Event("a", "counted")
 	e.Payload, e.Tags, e.Metadata = []byte(`{"n":9007199254740993,"e":1e400,"z":-0,"a":1,"a":2}`), []byte(`{"k":"v"}`), []byte(`{"m":"\u202e"}`)
 	f.MustAppend(e)
-	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
+	for _, part := range []event.Part{event.PartPayload, event.PartTags, event.PartMetadata} {
 		text, hash, err := f.Document(f.Ctx, "a", 1, part)
 		must.Hold(t, err == nil && text == string(e.Document(part)) && len(hash) == 64, "%s is %s with hash %q, %v", part, text, hash, err)
 	}
-	_, _, err := f.Document(f.Ctx, "a", 2, outbox.PartPayload)
-	refused(t, err, outbox.ErrNotFound, "no event 2")
+	_, _, err := f.Document(f.Ctx, "a", 2, event.PartPayload)
+	refused(t, err, event.ErrNotFound, "no event 2")
 	_, _, err = f.Document(f.Ctx, "a", 1, "envelope")
-	refused(t, err, outbox.ErrInvalid, "envelope")
+	refused(t, err, event.ErrInvalid, "envelope")
 }
 
 func TestEventLines_tellWhichEventsHaveARow(t *testing.T) {
@@ -219,7 +220,7 @@ func TestRowWithin_doesNotReadALargePayload(t *testing.T) {
 	e := storetest.Event("a", "counted")
 	e.Payload = []byte(`{"text":"` + strings.Repeat("x", 8<<20) + `"}`)
 	f.MustAppend(e)
-	read := func() outbox.RowDetail { return must.Get(f.RowWithin(f.Ctx, "a", 1, 64<<10)).Or(t) }
+	read := func() campaign.RowDetail { return must.Get(f.RowWithin(f.Ctx, "a", 1, 64<<10)).Or(t) }
 	read()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -261,7 +262,7 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	f := own(t)
 	later := 9 * 24 * time.Hour
 	load := func(version, text string) {
-		must.OK(t, f.Loaded(f.Ctx, outbox.InstanceState{ID: "one", Host: "h"}, []outbox.Definition{{Projection: "orders", Version: version, File: outbox.RehearsalFile{Name: "orders.sql", Text: text}}}))
+		must.OK(t, f.Loaded(f.Ctx, campaign.InstanceState{ID: "one", Host: "h"}, []campaign.Definition{{Projection: "orders", Version: version, File: campaign.RehearsalFile{Name: "orders.sql", Text: text}}}))
 		f.Clock.Advance(later)
 	}
 	text := func(version string) string {
@@ -285,7 +286,7 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	load("v3", "e\n")
 	c, err = f.LastChange(f.Ctx, "orders")
 	must.Hold(t, err == nil && c != nil && c.Again && c.Previous == "v4", "going back to v3 is %+v, %v", c, err)
-	d := must.Get(f.ProjectionDetail(f.Ctx, outbox.ProjectionInfo{Name: "orders"})).Or(t)
+	d := must.Get(f.ProjectionDetail(f.Ctx, campaign.ProjectionInfo{Name: "orders"})).Or(t)
 	must.Hold(t, len(d.Kept) == 2 && d.Kept[0].Version == "v3" && d.Kept[1].Version == "v4" && d.Kept[0].LoadedAt.After(*d.Kept[1].LoadedAt), "kept are %+v", d.Kept)
 	_, err = f.KeptDefinition(f.Ctx, "orders", "v1")
 	must.Hold(t, err != nil && strings.HasSuffix(err.Error(), "those of v3, v4 are"), "a version that is not kept: %v", err)

@@ -9,20 +9,20 @@ import (
 	"testing"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // setup fails unless opening is refused with a message that contains the fragments.
-func setup(t *testing.T, o store.Options, fragments ...string) *outbox.Refusal {
+func setup(t *testing.T, o store.Options, fragments ...string) *event.Refusal {
 	s, err := store.Open(context.Background(), o)
 	if err == nil {
 		s.Close()
 	}
-	r := refused(t, err, outbox.ErrSetup, fragments...)
+	r := refused(t, err, event.ErrSetup, fragments...)
 	must.Hold(t, !strings.Contains(r.Error(), "SQLITE_") && !strings.HasSuffix(r.Error(), "."), "%q is not a sentence for a person", r.Error())
 	return r
 }
@@ -134,7 +134,7 @@ func TestClose_letsNobodyBegin(t *testing.T) {
 	f.AppendN("a", 1)
 	must.OK(t, errors.Join(f.Close(), f.Close()))
 	for name, err := range map[string]error{
-		"append": storetest.No(f.Append(f.Ctx, store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})),
+		"append": storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted")}})),
 		"read":   storetest.No(f.Campaign(f.Ctx, "a")),
 		"apply":  f.Apply(f.Ctx, func(*readmodel.ApplyTx) error { return nil }),
 	} {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -12,7 +12,7 @@ import (
 const SkipColumns = `id, campaign_id, seq, event_type, error, skipped_at, skipped_by, reason, applied_at, undone_at, undone_by, undone_reason`
 
 // ScanSkip reads a skip.
-func ScanSkip(row sqldb.Row) (k outbox.Skip, err error) {
+func ScanSkip(row sqldb.Row) (k event.Skip, err error) {
 	err = row.Scan(&k.ID, &k.CampaignID, &k.Seq, &k.EventType, &k.Error, sqldb.ScanTime(&k.SkippedAt), &k.SkippedBy, &k.Reason,
 		sqldb.ScanTimeOrNil(&k.AppliedAt), sqldb.ScanTimeOrNil(&k.UndoneAt), &k.UndoneBy, &k.UndoneReason)
 	return k, err
@@ -27,18 +27,18 @@ where campaign_id = $1
 order by seq`
 
 // ActiveSkips returns the active skips of a campaign between two seqs.
-func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]outbox.Skip, error) {
+func (t *Tx) ActiveSkips(campaign string, first, last int64) ([]event.Skip, error) {
 	skips, err := sqldb.All(t, ScanSkip, activeSkipsInRange, campaign, first, last)
 	return skips, sqldb.Wrapf(err, "read skips of campaign %q", campaign)
 }
 
 // ActiveSkips returns the active skips of a campaign's events up to a seq, in order of seq.
-func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) ([]outbox.Skip, error) {
-	return Reading(ctx, s, "", func(t *Tx) ([]outbox.Skip, error) { return t.ActiveSkips(campaign, 1, until) })
+func (s *Store) ActiveSkips(ctx context.Context, campaign string, until int64) ([]event.Skip, error) {
+	return Reading(ctx, s, "", func(t *Tx) ([]event.Skip, error) { return t.ActiveSkips(campaign, 1, until) })
 }
 
 // readSkips marks those of consecutive events of one campaign that are skipped.
-func (t *Tx) readSkips(events []outbox.Event) error {
+func (t *Tx) readSkips(events []event.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -47,7 +47,7 @@ func (t *Tx) readSkips(events []outbox.Event) error {
 	return err
 }
 
-func markSkipped(events []outbox.Event, skips []outbox.Skip) {
+func markSkipped(events []event.Event, skips []event.Skip) {
 	for i := range events {
 		for j := range skips {
 			if skips[j].Seq == events[i].Seq && skips[j].CampaignID == events[i].CampaignID {
@@ -57,14 +57,14 @@ func markSkipped(events []outbox.Event, skips []outbox.Skip) {
 	}
 }
 
-// skippableEvent reads an event, marked if it is skipped. A missing one is outbox.ErrNotFound.
-func (t *Tx) skippableEvent(campaign string, seq int64) (outbox.Event, error) {
+// skippableEvent reads an event, marked if it is skipped. A missing one is event.ErrNotFound.
+func (t *Tx) skippableEvent(campaign string, seq int64) (event.Event, error) {
 	events, err := t.events(campaign, seq, seq)
 	if err == nil && len(events) == 0 {
 		err = t.MissingEvent(campaign, seq)
 	}
 	if err != nil {
-		return outbox.Event{}, err
+		return event.Event{}, err
 	}
 	return events[0], nil
 }
@@ -79,14 +79,14 @@ order by id{desc}
 limit $3`)
 
 // Skips pages through a campaign's skips, newest first. An unknown campaign is
-// outbox.ErrNotFound.
-func (s *Store) Skips(ctx context.Context, f outbox.SkipFilter) (outbox.Page[outbox.Skip], error) {
-	l := &sqldb.List[outbox.Skip]{
+// event.ErrNotFound.
+func (s *Store) Skips(ctx context.Context, f event.SkipFilter) (event.Page[event.Skip], error) {
+	l := &sqldb.List[event.Skip]{
 		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: ScanSkip, Down: true,
 		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(k outbox.Skip) []any { return []any{k.ID} },
+		Key: func(k event.Skip) []any { return []any{k.ID} },
 	}
-	return Reading(ctx, s, fmt.Sprintf("list skips of campaign %q", f.CampaignID), func(t *Tx) (page outbox.Page[outbox.Skip], err error) {
+	return Reading(ctx, s, fmt.Sprintf("list skips of campaign %q", f.CampaignID), func(t *Tx) (page event.Page[event.Skip], err error) {
 		if _, err = t.ExistingCampaign(f.CampaignID); err == nil {
 			page, err = l.Page(t, f.Cursor, f.Limit)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -90,8 +90,8 @@ func (p *span) insertInto(b *sqldb.Batch, campaign string) {
 	b.Exec(nil, insertSpan, campaign, p.first, p.last, p.began, p.ended, p.worker, p.build)
 }
 
-func (p span) view() outbox.AppliedSpan {
-	return outbox.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: sqldb.At(p.began), EndedAt: sqldb.At(p.ended), Worker: p.worker, Build: p.build}
+func (p span) view() campaign.AppliedSpan {
+	return campaign.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: sqldb.At(p.began), EndedAt: sqldb.At(p.ended), Worker: p.worker, Build: p.build}
 }
 
 // spansSearched is how many spans are searched for an event. A later span begins before an

@@ -20,8 +20,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/migrations"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
@@ -32,26 +34,26 @@ type Options struct {
 	Projections string // likewise
 	NoCreate    bool   // refuse databases that are missing
 	NoMigrate   bool   // refuse databases of an older version
-	ReadOnly    bool   // refuse every append and action with outbox.ErrReadOnly
+	ReadOnly    bool   // refuse every append and action with event.ErrReadOnly
 	Embedded    bool   // errors name fields of outboxweb.Config instead of flags
-	Mode        outbox.Mode
-	Retry       outbox.Retry
+	Mode        campaign.Mode
+	Retry       event.Retry
 	// ReasonFrom is the number of released rows from which an action needs a reason: 1 means every
 	// action, 0 none.
 	ReasonFrom int64
-	MaxPayload int              // bytes; 0 means outbox.DefaultMaxPayload
+	MaxPayload int              // bytes; 0 means event.DefaultMaxPayload
 	Now        func() time.Time // nil means time.Now
 
 	// EventTimeout is the most time one event may take to apply; 0 means
-	// outbox.DefaultEventTimeout.
+	// event.DefaultEventTimeout.
 	EventTimeout time.Duration
 	// Wait is how long a caller waits for a connection; 0 means sqldb.LockWait.
 	Wait time.Duration
-	// Lease is how long a worker's lease on a campaign lasts; 0 means outbox.DefaultLease. On
+	// Lease is how long a worker's lease on a campaign lasts; 0 means event.DefaultLease. On
 	// PostgreSQL a transaction whose process stalls in the middle is aborted after half of it.
 	Lease time.Duration
 	// Concurrency is how many waves this process works on at a time; 0 means
-	// outbox.DefaultConcurrency. It determines the number of connections to PostgreSQL.
+	// event.DefaultConcurrency. It determines the number of connections to PostgreSQL.
 	Concurrency int
 	// Patience is how long an action, or a run, waits for a campaign that another leases; 0 means
 	// 2 seconds.
@@ -70,17 +72,17 @@ type Store struct {
 	appended func(events int, took time.Duration) // see OnAppend
 	applied  appliedHub
 	refusals refusalCounts
-	summary  Snapshot[outbox.Summary]
-	holdings Snapshot[map[string]outbox.HeldLeases]
-	groups   Snapshot[outbox.ErrorGroups]
+	summary  Snapshot[campaign.Summary]
+	holdings Snapshot[map[string]campaign.HeldLeases]
+	groups   Snapshot[campaign.ErrorGroups]
 
 	// Hooks of other packages; see the methods of the same names.
 	onChange    []func()
 	onSample    []func(ctx context.Context, minute int64) error
-	onSummary   []func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error
+	onSummary   []func(context.Context, *campaign.Summary) func(*Tx, *campaign.Summary) error
 	onCheck     []CheckStep
 	onReconcile []func(context.Context) error
-	onWentBack  []func(*outbox.WentBack) (recorded func())
+	onWentBack  []func(*campaign.WentBack) (recorded func())
 
 	lineage  lineage
 	drift    atomic.Int64
@@ -94,17 +96,17 @@ type Store struct {
 }
 
 // Open opens both databases, creating and migrating them unless NoCreate and NoMigrate say
-// otherwise. A problem that the operator must fix first is an *outbox.Refusal with
-// outbox.ErrSetup, before anything is created. With a full disk it is outbox.ErrFull as well.
+// otherwise. A problem that the operator must fix first is an *event.Refusal with
+// event.ErrSetup, before anything is created. With a full disk it is event.ErrFull as well.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Mode = cmp.Or(o.Mode, outbox.ModeOutbox)
-	o.MaxPayload = cmp.Or(o.MaxPayload, outbox.DefaultMaxPayload)
-	o.EventTimeout = cmp.Or(o.EventTimeout, outbox.DefaultEventTimeout)
-	o.Lease = cmp.Or(o.Lease, outbox.DefaultLease)
-	o.Concurrency = cmp.Or(o.Concurrency, outbox.DefaultConcurrency)
+	o.Mode = cmp.Or(o.Mode, campaign.ModeOutbox)
+	o.MaxPayload = cmp.Or(o.MaxPayload, event.DefaultMaxPayload)
+	o.EventTimeout = cmp.Or(o.EventTimeout, event.DefaultEventTimeout)
+	o.Lease = cmp.Or(o.Lease, event.DefaultLease)
+	o.Concurrency = cmp.Or(o.Concurrency, event.DefaultConcurrency)
 	o.Wait = cmp.Or(o.Wait, sqldb.LockWait)
 	o.Patience = cmp.Or(o.Patience, 2*time.Second)
 	s := &Store{options: o, opened: o.Now().UnixMicro()}
@@ -183,13 +185,13 @@ func (s *Store) Close() error {
 }
 
 // Examine checks that both databases can be written to as they are run, before a process relies on it.
-// What an operator must do first is an outbox.ErrSetup.
+// What an operator must do first is an event.ErrSetup.
 func (s *Store) Examine(ctx context.Context) error {
 	return errors.Join(s.journal.Examine(ctx), s.readmodel.Examine(ctx))
 }
 
 // Connections are the connections of this process to both databases, by purpose.
-func (s *Store) Connections() []outbox.Connections {
+func (s *Store) Connections() []database.Connections {
 	return slices.Concat(s.journal.Connections(), s.readmodel.Connections())
 }
 
@@ -197,7 +199,7 @@ func (s *Store) Connections() []outbox.Connections {
 func (s *Store) both() []*sqldb.DB { return []*sqldb.DB{s.journal.DB, s.readmodel.DB} }
 
 // Mode is the mode the store was opened with.
-func (s *Store) Mode() outbox.Mode { return s.options.Mode }
+func (s *Store) Mode() campaign.Mode { return s.options.Mode }
 
 // Lease is how long a worker's lease on a campaign lasts.
 func (s *Store) Lease() time.Duration { return s.options.Lease }
@@ -243,19 +245,19 @@ func (s *Store) SampleBesides(ctx context.Context, minute int64) error {
 // OnSummary registers a contribution to summaries: prepare is called before the journal is
 // read, and the function it returns in the transaction that reads it. It must not be called
 // once the store is in use.
-func (s *Store) OnSummary(prepare func(context.Context, *outbox.Summary) func(*Tx, *outbox.Summary) error) {
+func (s *Store) OnSummary(prepare func(context.Context, *campaign.Summary) func(*Tx, *campaign.Summary) error) {
 	s.onSummary = append(s.onSummary, prepare)
 }
 
 // CheckStep is a part of a check that does not concern one campaign.
 type CheckStep struct {
 	About string
-	Check func(context.Context, *outbox.CheckReport) error
+	Check func(context.Context, *campaign.CheckReport) error
 }
 
 // OnCheck registers a further step of checks; about names the data it reads, for the report
 // that it cannot be read. It must not be called once the store is in use.
-func (s *Store) OnCheck(about string, check func(context.Context, *outbox.CheckReport) error) {
+func (s *Store) OnCheck(about string, check func(context.Context, *campaign.CheckReport) error) {
 	s.onCheck = append(s.onCheck, CheckStep{about, check})
 }
 
@@ -294,7 +296,7 @@ func (s *Store) Now() int64 { return s.options.Now().UnixMicro() }
 // Refuse returns the refusal of changes by a read-only store; nil for any other.
 func (s *Store) Refuse() error {
 	if s.options.ReadOnly {
-		return &outbox.Refusal{Err: outbox.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
+		return &event.Refusal{Err: event.ErrReadOnly, Detail: "this server is read-only and refuses every change"}
 	}
 	return nil
 }
@@ -306,7 +308,7 @@ func (s *Store) Opened() int64 { return s.opened }
 func (s *Store) CountDrift() { s.drift.Add(1) }
 
 // Retry is the retry policy for failed events.
-func (s *Store) Retry() outbox.Retry { return s.options.Retry }
+func (s *Store) Retry() event.Retry { return s.options.Retry }
 
 // JournalID identifies this journal: receivers of its events identify them by it and the
 // position. A restored journal keeps its id.

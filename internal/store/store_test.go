@@ -10,8 +10,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -102,7 +102,7 @@ func createAndAppend(dir string) int {
 	s, err := store.Open(context.Background(), creating(optionsIn(dir)))
 	if err == nil {
 		defer s.Close()
-		_, err = s.Append(context.Background(), store.Append{Events: []outbox.Event{storetest.Event("a", "counted")}})
+		_, err = s.Append(context.Background(), store.Append{Events: []event.Event{storetest.Event("a", "counted")}})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -121,5 +121,5 @@ func TestPlan_listsWhatIsToComeAndChangesNothing(t *testing.T) {
 		must.Equal(t, len(must.Get(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))).Or(t)), 0, "for databases of this version")
 	})
 	f.Exec(`insert into goose_db_version (version_id, is_applied) values (9999, true)`)
-	refused(t, storetest.No(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))), outbox.ErrSetup, "version 9999", "newer outboxweb")
+	refused(t, storetest.No(store.Plan(t.Context(), storetest.OptionsFor(f.Pair))), event.ErrSetup, "version 9999", "newer outboxweb")
 }

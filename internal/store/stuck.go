@@ -4,7 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -30,15 +31,15 @@ limit $1`
 // StuckWithoutError lists campaigns that no error of their own keeps from advancing: diverged ones
 // first, then those that wait longest of the others, as far as they are among the 50 that wait
 // longest.
-func (s *Store) StuckWithoutError(ctx context.Context, around outbox.Surroundings, limit int) ([]outbox.Campaign, error) {
+func (s *Store) StuckWithoutError(ctx context.Context, around campaign.Surroundings, limit int) ([]campaign.Campaign, error) {
 	now := sqldb.At(s.Now())
-	return Reading(ctx, s, "list campaigns that are stuck", func(t *Tx) ([]outbox.Campaign, error) {
-		diverged, err := sqldb.All(t, scanView, selectDiverged, sqldb.PageLimit(limit, outbox.MaxPage))
+	return Reading(ctx, s, "list campaigns that are stuck", func(t *Tx) ([]campaign.Campaign, error) {
+		diverged, err := sqldb.All(t, scanView, selectDiverged, sqldb.PageLimit(limit, event.MaxPage))
 		if err != nil {
 			return nil, err
 		}
 		waiting, err := sqldb.All(t, scanView, selectWaiting, stuckWindow)
-		stuck := slices.DeleteFunc(append(diverged, waiting...), func(c outbox.Campaign) bool { return !c.StuckWithoutError(now, around) })
+		stuck := slices.DeleteFunc(append(diverged, waiting...), func(c campaign.Campaign) bool { return !c.StuckWithoutError(now, around) })
 		return stuck[:min(limit, len(stuck))], err
 	})
 }

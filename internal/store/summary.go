@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -43,7 +44,7 @@ func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error
 	defer c.mu.Unlock()
 	began := time.Now()
 	kept := !c.stale.Swap(false) && began.Before(c.until)
-	outbox.CostOf(ctx).Snapshot(kept)
+	database.CostOf(ctx).Snapshot(kept)
 	if !kept {
 		c.value, c.err = take()
 		done := time.Now()
@@ -61,12 +62,12 @@ func (c *Snapshot[T]) Forget() { c.stale.Store(true) }
 
 // Summary is the state of the whole system, at most a second old. Callers share it and must not
 // change what it points to.
-func (s *Store) Summary(ctx context.Context) (outbox.Summary, error) {
-	summary, err := s.summary.Get(ctx, func() (outbox.Summary, error) {
+func (s *Store) Summary(ctx context.Context) (campaign.Summary, error) {
+	summary, err := s.summary.Get(ctx, func() (campaign.Summary, error) {
 		return s.Summarize(context.WithoutCancel(ctx))
 	})
 	if err != nil {
-		return outbox.Summary{}, fmt.Errorf("summarize: %w", err)
+		return campaign.Summary{}, fmt.Errorf("summarize: %w", err)
 	}
 	return summary, nil
 }
@@ -123,10 +124,10 @@ where ` + AgeKey + ` = $1`
 )
 
 // Summarize is Summary as of now, shared with nobody.
-func (s *Store) Summarize(ctx context.Context) (outbox.Summary, error) {
+func (s *Store) Summarize(ctx context.Context) (campaign.Summary, error) {
 	now := s.Now()
-	sum := outbox.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), Faults: s.faults()}
-	var additions []func(*Tx, *outbox.Summary) error
+	sum := campaign.Summary{Mode: s.options.Mode, AsOf: sqldb.At(now), Drift: s.drift.Load(), Faults: s.faults()}
+	var additions []func(*Tx, *campaign.Summary) error
 	for _, prepare := range s.onSummary {
 		additions = append(additions, prepare(ctx, &sum))
 	}
@@ -185,24 +186,24 @@ func (s *Store) Summarize(ctx context.Context) (outbox.Summary, error) {
 
 // oldest finds the event with the given append time, and returns its age too. The arguments of the
 // query follow now, in whose place it takes the append time.
-func (t *Tx) oldest(query string, enqueued sql.NullInt64, args []any) (*outbox.Oldest, float64, error) {
+func (t *Tx) oldest(query string, enqueued sql.NullInt64, args []any) (*campaign.Oldest, float64, error) {
 	if !enqueued.Valid {
 		return nil, 0, nil
 	}
 	now := args[0].(int64)
-	o := outbox.Oldest{EnqueuedAt: sqldb.At(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
+	o := campaign.Oldest{EnqueuedAt: sqldb.At(enqueued.Int64), AgeSeconds: max(0, float64(now-enqueued.Int64)/1e6)}
 	args = append([]any{enqueued.Int64}, args[1:]...)
 	_, err := t.One([]any{&o.CampaignID, &o.Seq}, query+" limit 1", args...)
 	return &o, o.AgeSeconds, err
 }
 
-func describeWorkers(sum *outbox.Summary, now int64) {
-	var served []outbox.Scope
+func describeWorkers(sum *campaign.Summary, now int64) {
+	var served []campaign.Scope
 	for _, i := range sum.Instances {
 		sum.Worker.Applied += i.Applied
 		sum.Worker.Failed += i.Failed
 		sum.Worker.Fenced += i.Fenced
-		if state := i.State(sqldb.At(now)); state == outbox.InstanceRunning || state == outbox.InstanceIdle {
+		if state := i.State(sqldb.At(now)); state == campaign.InstanceRunning || state == campaign.InstanceIdle {
 			if !sum.Worker.Running || i.Here {
 				sum.Mode = cmp.Or(i.Mode, sum.Mode)
 			}
@@ -213,10 +214,10 @@ func describeWorkers(sum *outbox.Summary, now int64) {
 			seen := i.LastSeen
 			sum.Worker.LastSeen = &seen
 		}
-		if sqldb.At(now).Sub(i.LastSeen) < outbox.Recent {
+		if sqldb.At(now).Sub(i.LastSeen) < campaign.Recent {
 			sum.Throughput.AppliedPerSecond += i.Rates.AppliedPerSecond
 			sum.Throughput.FailedPerSecond += i.Rates.FailedPerSecond
 		}
 	}
-	sum.Worker.Campaigns = outbox.Together(served...)
+	sum.Worker.Campaigns = campaign.Together(served...)
 }

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -22,7 +23,7 @@ const outdated = `case when v.version <> '' and v.version <> (
     order by l.at desc
     limit 1) then 1 else 0 end`
 
-func scanVerification(row sqldb.Row) (v outbox.Verification, err error) {
+func scanVerification(row sqldb.Row) (v campaign.Verification, err error) {
 	err = row.Scan(&v.CampaignID, &v.Projection, sqldb.ScanTime(&v.At), &v.Seq, &v.Verdict, &v.RunID, &v.Digest,
 		&v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error, &v.Version, sqldb.ScanTruth(&v.Outdated))
 	return v, err
@@ -39,9 +40,9 @@ where excluded.at >= verifications.at`
 
 // RecordVerifications writes verifications in order of key, so that transactions cannot
 // deadlock. One older than the stored one changes nothing.
-func (t *Tx) RecordVerifications(all []outbox.Verification) error {
+func (t *Tx) RecordVerifications(all []campaign.Verification) error {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b outbox.Verification) int {
+	slices.SortStableFunc(all, func(a, b campaign.Verification) int {
 		return cmp.Or(strings.Compare(a.CampaignID, b.CampaignID), strings.Compare(a.Projection, b.Projection))
 	})
 	var b sqldb.Batch
@@ -53,7 +54,7 @@ func (t *Tx) RecordVerifications(all []outbox.Verification) error {
 
 // RecordVerifications writes the results of background comparisons. Those without a time get
 // the current one.
-func (s *Store) RecordVerifications(ctx context.Context, all []outbox.Verification) error {
+func (s *Store) RecordVerifications(ctx context.Context, all []campaign.Verification) error {
 	return s.journal.Write(ctx, func(t *Tx) error {
 		all := slices.Clone(all)
 		for i := range all {
@@ -98,47 +99,47 @@ limit $1`
 )
 
 // FoundDrift sums up by projection what the last verifications found: drift first, then those that failed; at
-// most outbox.MaxPage.
-func (s *Store) FoundDrift(ctx context.Context) ([]outbox.FoundDrift, error) {
-	return Reading(ctx, s, "sum up the findings of verifications", func(t *Tx) ([]outbox.FoundDrift, error) {
-		return sqldb.All(t, func(row sqldb.Row) (f outbox.FoundDrift, err error) {
+// most event.MaxPage.
+func (s *Store) FoundDrift(ctx context.Context) ([]campaign.FoundDrift, error) {
+	return Reading(ctx, s, "sum up the findings of verifications", func(t *Tx) ([]campaign.FoundDrift, error) {
+		return sqldb.All(t, func(row sqldb.Row) (f campaign.FoundDrift, err error) {
 			err = row.Scan(&f.Projection, &f.Verdict, &f.Campaigns, sqldb.ScanTime(&f.Since), &f.Error)
 			return f, err
-		}, foundDrift, outbox.MaxPage)
+		}, foundDrift, event.MaxPage)
 	})
 }
 
 // Verifications lists the last comparison of each projection of a campaign with its journal, by
 // projection; projections never compared are missing. An unknown campaign is
-// outbox.ErrNotFound.
-func (s *Store) Verifications(ctx context.Context, campaign string) ([]outbox.Verification, error) {
-	return Reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
-		if _, err := t.ExistingCampaign(campaign); err != nil {
+// event.ErrNotFound.
+func (s *Store) Verifications(ctx context.Context, campaignID string) ([]campaign.Verification, error) {
+	return Reading(ctx, s, "", func(t *Tx) ([]campaign.Verification, error) {
+		if _, err := t.ExistingCampaign(campaignID); err != nil {
 			return nil, err
 		}
-		return t.verifications(verificationsOfCampaign, campaign)
+		return t.verifications(verificationsOfCampaign, campaignID)
 	})
 }
 
 // Drifted lists the projections that differed from their journal when last compared, by
 // campaign, at most limit: 0 means 50, and 200 is the maximum.
-func (s *Store) Drifted(ctx context.Context, limit int) ([]outbox.Verification, error) {
+func (s *Store) Drifted(ctx context.Context, limit int) ([]campaign.Verification, error) {
 	return s.verified(ctx, verificationsDrifted, limit)
 }
 
 // Unverified lists those that could not be compared when last tried, as Drifted does.
-func (s *Store) Unverified(ctx context.Context, limit int) ([]outbox.Verification, error) {
+func (s *Store) Unverified(ctx context.Context, limit int) ([]campaign.Verification, error) {
 	return s.verified(ctx, verificationsFailed, limit)
 }
 
-func (s *Store) verified(ctx context.Context, query string, limit int) ([]outbox.Verification, error) {
-	return Reading(ctx, s, "", func(t *Tx) ([]outbox.Verification, error) {
-		return t.verifications(query, sqldb.PageLimit(limit, outbox.MaxPage))
+func (s *Store) verified(ctx context.Context, query string, limit int) ([]campaign.Verification, error) {
+	return Reading(ctx, s, "", func(t *Tx) ([]campaign.Verification, error) {
+		return t.verifications(query, sqldb.PageLimit(limit, event.MaxPage))
 	})
 }
 
 // setFindings fills in the findings of a campaign's last verification.
-func (t *Tx) setFindings(c *outbox.Campaign) error {
+func (t *Tx) setFindings(c *campaign.Campaign) error {
 	if _, err := t.One([]any{&c.Drifted, &c.OutdatedDrift, &c.Unverifiable, &c.OutdatedFailed}, countFound, c.CampaignID); err != nil || c.Unverifiable == 0 {
 		return err
 	}
@@ -157,7 +158,7 @@ select count(*) filter (where verdict = 'drift'),
 from verifications v
 where campaign_id = $1`
 
-func (t *Tx) verifications(query string, args ...any) ([]outbox.Verification, error) {
+func (t *Tx) verifications(query string, args ...any) ([]campaign.Verification, error) {
 	all, err := sqldb.All(t, scanVerification, query, args...)
 	return all, sqldb.Wrapf(err, "read verifications")
 }

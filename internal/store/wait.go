@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
@@ -159,8 +160,8 @@ func (s *Store) watchApplied() {
 
 // WaitApplied waits until the projections of the campaign have applied seq, and returns the
 // applied seq. When ctx ends first, or at once when the projections were built from another
-// journal, or when the journal went back meanwhile, it returns an outbox.ErrNotYet refusal that says
-// what is missing; an unknown campaign is outbox.ErrNotFound.
+// journal, or when the journal went back meanwhile, it returns an event.ErrNotYet refusal that says
+// what is missing; an unknown campaign is event.ErrNotFound.
 func (s *Store) WaitApplied(ctx context.Context, campaign string, seq int64) (int64, error) {
 	return s.WaitAppliedSince(ctx, s.Lineage(), campaign, seq)
 }
@@ -198,13 +199,13 @@ func (s *Store) WaitAppliedSince(ctx context.Context, lineage int64, campaign st
 }
 
 // mustFit refuses when the watermark is from another journal, or the journal went back.
-func (s *Store) mustFit(ctx context.Context, lineage int64, campaign string, w readmodel.Watermark, seq int64) error {
-	reason, err := s.Divergence(ctx, campaign, w)
+func (s *Store) mustFit(ctx context.Context, lineage int64, campaignID string, w readmodel.Watermark, seq int64) error {
+	reason, err := s.Divergence(ctx, campaignID, w)
 	if err == nil && lineage != s.Lineage() {
-		return errWentBack(campaign, seq)
+		return errWentBack(campaignID, seq)
 	}
 	if err == nil && reason != "" {
-		err = &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("event %d is not applied to campaign %q, which has diverged: %s; nothing is applied to it until this is resolved: %s", seq, campaign, reason, outbox.RightJournalFirst)}
+		err = &event.Refusal{Err: event.ErrNotYet, Detail: fmt.Sprintf("event %d is not applied to campaign %q, which has diverged: %s; nothing is applied to it until this is resolved: %s", seq, campaignID, reason, campaign.RightJournalFirst)}
 	}
 	return err
 }
@@ -229,5 +230,5 @@ func (s *Store) notYet(ctx context.Context, campaign string, seq, applied int64)
 	if seq > c.HighWaterSeq {
 		detail = fmt.Sprintf("campaign %q has no event %d yet; its last one is %d", campaign, seq, c.HighWaterSeq)
 	}
-	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: detail}
+	return &event.Refusal{Err: event.ErrNotYet, Detail: detail}
 }

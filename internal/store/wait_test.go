@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -53,7 +54,7 @@ func TestWaitApplied_isNotFooledByWhatIsRolledBack(t *testing.T) {
 	}
 	must.OK(t, f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error { return errors.Join(advance(tx), tx.RollbackTo()) }))
 	must.OK(t, f.Rehearse(f.Ctx, advance))
-	refused(t, <-done, outbox.ErrNotYet)
+	refused(t, <-done, event.ErrNotYet)
 }
 
 func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
@@ -69,11 +70,11 @@ func TestWaitApplied_saysWhatIsMissingAtTheDeadline(t *testing.T) {
 		return f.WaitApplied(ctx, campaign, seq)
 	}
 	applied, err := wait("a", 3)
-	refused(t, err, outbox.ErrNotYet, `campaign "a" are at event 1 and not yet at event 3`, "Paused by scene")
+	refused(t, err, event.ErrNotYet, `campaign "a" are at event 1 and not yet at event 3`, "Paused by scene")
 	must.Equal(t, applied, 1, "applied")
-	refused(t, storetest.No(wait("dead", 1)), outbox.ErrNotYet, "Event 1 has been dead for")
-	refused(t, storetest.No(wait("a", 9)), outbox.ErrNotYet, "has no event 9 yet; its last one is 3")
-	refused(t, storetest.No(wait("unknown", 1)), outbox.ErrNotFound, `"unknown"`)
+	refused(t, storetest.No(wait("dead", 1)), event.ErrNotYet, "Event 1 has been dead for")
+	refused(t, storetest.No(wait("a", 9)), event.ErrNotYet, "has no event 9 yet; its last one is 3")
+	refused(t, storetest.No(wait("unknown", 1)), event.ErrNotFound, `"unknown"`)
 }
 
 // However many callers wait, the watermarks are polled for all of them together.
@@ -81,8 +82,8 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	f := own(t)
 	f.AppendN("a b", 1)
 	const waiters = 40
-	var cost outbox.Cost
-	ctx := outbox.WithCost(soon(t), &cost)
+	var cost database.Cost
+	ctx := database.WithCost(soon(t), &cost)
 	var all []<-chan error
 	for i := range waiters {
 		all = append(all, f.waits(ctx, []string{"a", "b"}[i%2], 1))

@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -164,7 +164,7 @@ func OneWins[F any](tb testing.TB, stores []F, act func(F) error) {
 			if err == nil {
 				won.Add(1)
 			}
-			must.Hold(tb, err == nil || errors.Is(err, outbox.ErrConflict), "got error %v", err)
+			must.Hold(tb, err == nil || errors.Is(err, event.ErrConflict), "got error %v", err)
 		})
 	}
 	all.Wait()

@@ -16,10 +16,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
@@ -49,11 +50,11 @@ func Prepare(p dbtest.Pair) error {
 }
 
 // Killed is an instance of this host whose process has ended without recording it.
-func Killed(tb testing.TB, id string, started time.Time) outbox.InstanceState {
+func Killed(tb testing.TB, id string, started time.Time) campaign.InstanceState {
 	host := must.Get(os.Hostname()).Or(tb)
 	ended := exec.Command("true")
 	must.OK(tb, ended.Run())
-	return outbox.InstanceState{ID: id, Host: host, PID: ended.ProcessState.Pid(), Mode: outbox.ModeOutbox, StartedAt: started}
+	return campaign.InstanceState{ID: id, Host: host, PID: ended.ProcessState.Pid(), Mode: campaign.ModeOutbox, StartedAt: started}
 }
 
 // Clock is a time that changes only by Advance; the zero value is the real time. It is safe for concurrent use.
@@ -104,7 +105,7 @@ func OptionsFor(p dbtest.Pair) store.Options {
 }
 
 // InMode opens a store in a mode.
-func InMode(m outbox.Mode) func(*store.Options) { return func(o *store.Options) { o.Mode = m } }
+func InMode(m campaign.Mode) func(*store.Options) { return func(o *store.Options) { o.Mode = m } }
 
 // MaxAttempts sets how often rows may fail.
 func MaxAttempts(n int) func(*store.Options) {
@@ -219,12 +220,12 @@ func eachRow(tb testing.TB, db *sql.DB, query string, args []any, do func(*sql.R
 }
 
 // Event is a minimal event to append.
-func Event(campaign, eventType string) outbox.Event {
-	return outbox.Event{CampaignID: campaign, EventType: eventType, Payload: []byte(`{"amount":1}`)}
+func Event(campaign, eventType string) event.Event {
+	return event.Event{CampaignID: campaign, EventType: eventType, Payload: []byte(`{"amount":1}`)}
 }
 
 // MustAppend appends events, 500 at a time, and returns their positions.
-func (f *Fixture) MustAppend(events ...outbox.Event) (all []store.Appended) {
+func (f *Fixture) MustAppend(events ...event.Event) (all []store.Appended) {
 	for chunk := range slices.Chunk(events, 500) {
 		got, err := f.Append(f.Ctx, store.Append{Events: chunk})
 		must.Need(f.TB, err == nil, "append: %v", err)

@@ -4,16 +4,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // Pager reads one page of a list at a cursor, as keys.
-type Pager func(cursor string) outbox.Page[string]
+type Pager func(cursor string) event.Page[string]
 
 // Keyed converts a page of anything to one of keys.
-func Keyed[T any](page outbox.Page[T], key func(T) string) outbox.Page[string] {
-	keys := outbox.Page[string]{Items: []string{}, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
+func Keyed[T any](page event.Page[T], key func(T) string) event.Page[string] {
+	keys := event.Page[string]{Items: []string{}, NextCursor: page.NextCursor, PrevCursor: page.PrevCursor,
 		Total: page.Total, TotalCapped: page.TotalCapped, Partial: page.Partial}
 	for _, item := range page.Items {
 		keys.Items = append(keys.Items, key(item))
@@ -22,14 +22,14 @@ func Keyed[T any](page outbox.Page[T], key func(T) string) outbox.Page[string] {
 }
 
 // Forward is the cursor of the next page.
-func Forward(p outbox.Page[string]) *string { return p.NextCursor }
+func Forward(p event.Page[string]) *string { return p.NextCursor }
 
 // Backward is the cursor of the previous page.
-func Backward(p outbox.Page[string]) *string { return p.PrevCursor }
+func Backward(p event.Page[string]) *string { return p.PrevCursor }
 
 // Follow reads a page and all pages after it, and calls between after each.
-func (read Pager) Follow(t *testing.T, page outbox.Page[string], way func(outbox.Page[string]) *string, between func()) []outbox.Page[string] {
-	pages := []outbox.Page[string]{page}
+func (read Pager) Follow(t *testing.T, page event.Page[string], way func(event.Page[string]) *string, between func()) []event.Page[string] {
+	pages := []event.Page[string]{page}
 	for way(page) != nil {
 		must.Need(t, len(pages) <= 1000, "the pages never end")
 		between()
@@ -40,7 +40,7 @@ func (read Pager) Follow(t *testing.T, page outbox.Page[string], way func(outbox
 }
 
 // All reads all pages of a list that does not change.
-func (read Pager) All(t *testing.T) []outbox.Page[string] {
+func (read Pager) All(t *testing.T) []event.Page[string] {
 	return read.Follow(t, read(""), Forward, Idle)
 }
 
@@ -48,7 +48,7 @@ func (read Pager) All(t *testing.T) []outbox.Page[string] {
 func Idle() {}
 
 // Items are the items of all pages, in order.
-func Items(pages []outbox.Page[string]) []string {
+func Items(pages []event.Page[string]) []string {
 	all := []string{}
 	for _, p := range pages {
 		all = append(all, p.Items...)

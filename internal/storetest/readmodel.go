@@ -3,9 +3,10 @@ package storetest
 import (
 	"context"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
@@ -31,16 +32,16 @@ func (f *Fixture) SetWatermark(campaign string, seq, epoch int64) {
 }
 
 // WithProjections installs projections and returns them as loaded.
-func (f *Fixture) WithProjections(names ...string) (loaded []outbox.ProjectionInfo) {
+func (f *Fixture) WithProjections(names ...string) (loaded []campaign.ProjectionInfo) {
 	for _, name := range names {
-		loaded = append(loaded, outbox.ProjectionInfo{Name: name, Version: "v"})
+		loaded = append(loaded, campaign.ProjectionInfo{Name: name, Version: "v"})
 		must.OK(f.TB, f.Install(f.Ctx, []readmodel.Projection{{Name: name, Version: "v"}}))
 	}
 	return loaded
 }
 
 // Fails records a failure of a projection at an event.
-func (f *Fixture) Fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *outbox.Event) error) {
+func (f *Fixture) Fails(projection, campaign string, seq int64, then ...func(*readmodel.ApplyTx, *event.Event) error) {
 	e := must.Get(f.Event(f.Ctx, campaign, seq)).Or(f.TB)
 	err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 		_, err := tx.Watermark(campaign)
@@ -58,8 +59,8 @@ func (f *Fixture) Fails(projection, campaign string, seq int64, then ...func(*re
 }
 
 // Quarantine quarantines a projection that failed.
-func Quarantine(projection string) func(*readmodel.ApplyTx, *outbox.Event) error {
-	return func(tx *readmodel.ApplyTx, e *outbox.Event) error { return tx.Quarantine(projection, e) }
+func Quarantine(projection string) func(*readmodel.ApplyTx, *event.Event) error {
+	return func(tx *readmodel.ApplyTx, e *event.Event) error { return tx.Quarantine(projection, e) }
 }
 
 // Tally is a projection with a foreign key, a generated column, and a trigger that counts its rows.
@@ -127,7 +128,7 @@ func (f *Fixture) ReplayTally(c *readmodel.Scratch, campaign string, first, last
 // PlanFor is the plan of a rebuild of tally under a claim.
 func PlanFor(c queue.RunClaim) readmodel.Swap {
 	return readmodel.Swap{CampaignID: c.CampaignID, Epoch: c.Epoch, AppliedSeq: c.Watermark.AppliedSeq, AppliedHash: c.Watermark.AppliedHash,
-		Projections: []readmodel.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: outbox.CursorLive}}}
+		Projections: []readmodel.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: campaign.CursorLive}}}
 }
 
 // MustSwap swaps rows in and fails unless every campaign is swapped.

@@ -10,21 +10,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 )
 
 // MustReconcile fails unless a reconcile makes the wanted repairs.
-func (f *Fixture) MustReconcile(want outbox.Repaired) {
+func (f *Fixture) MustReconcile(want campaign.Repaired) {
 	got, err := f.Reconcile(f.Ctx)
 	must.Need(f.TB, err == nil && got == want, "reconciled %+v, %v, want %+v", got, err, want)
 }
 
 // MustBeReconciled fails unless another reconcile finds nothing and writes nothing.
-func (f *Fixture) MustBeReconciled() { f.untouched(func() { f.MustReconcile(outbox.Repaired{}) }) }
+func (f *Fixture) MustBeReconciled() { f.untouched(func() { f.MustReconcile(campaign.Repaired{}) }) }
 
 // untouched fails when act changes or writes anything.
 func (f *Fixture) untouched(act func()) {
@@ -34,7 +34,7 @@ func (f *Fixture) untouched(act func()) {
 }
 
 // MustFindGaps reads the existing gaps.
-func (f *Fixture) MustFindGaps() []outbox.Gap { return must.Get(f.Gaps(f.Ctx)).Or(f.TB) }
+func (f *Fixture) MustFindGaps() []campaign.Gap { return must.Get(f.Gaps(f.Ctx)).Or(f.TB) }
 
 // LoseRows deletes rows without the store and recounts the campaign's row, as if the rows had never been written.
 func (f *Fixture) LoseRows(campaign, where string) {

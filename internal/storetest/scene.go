@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -17,12 +19,12 @@ import (
 
 // MustPause pauses a campaign.
 func (f *Fixture) MustPause(campaign string) {
-	must.Get(f.PauseCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign)).Or(f.TB)
+	must.Get(f.PauseCampaign(f.Ctx, operator.Command{By: operator.Operator{Name: "scene"}}, campaign)).Or(f.TB)
 }
 
 // MustResume resumes a campaign.
 func (f *Fixture) MustResume(campaign string) {
-	must.Get(f.ResumeCampaign(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign)).Or(f.TB)
+	must.Get(f.ResumeCampaign(f.Ctx, operator.Command{By: operator.Operator{Name: "scene"}}, campaign)).Or(f.TB)
 }
 
 // Killed creates n campaigns of three events each whose first is dead.
@@ -40,13 +42,13 @@ func (f *Fixture) Killed(name string, n int) []string {
 func (f *Fixture) MustSample() { must.OK(f.TB, f.Beside().Sample(f.Ctx)) }
 
 // FreshInstances lists the instances as seen by a process without a cached list.
-func (f *Fixture) FreshInstances() []outbox.InstanceState {
+func (f *Fixture) FreshInstances() []campaign.InstanceState {
 	return must.Get(f.Beside().Instances(f.Ctx)).Or(f.TB)
 }
 
 // AllCampaigns reads every page of a list of campaigns.
-func (f *Fixture) AllCampaigns(filter outbox.CampaignFilter) []outbox.Campaign {
-	var all []outbox.Campaign
+func (f *Fixture) AllCampaigns(filter campaign.CampaignFilter) []campaign.Campaign {
+	var all []campaign.Campaign
 	for range 10_000 {
 		page, err := f.Campaigns(f.Ctx, filter)
 		must.Need(f.TB, err == nil, "%+v: %v", filter, err)
@@ -61,7 +63,7 @@ func (f *Fixture) AllCampaigns(filter outbox.CampaignFilter) []outbox.Campaign {
 }
 
 // Tagged is an event with tags, given as name, value, name, value.
-func Tagged(campaign, eventType string, tags ...string) outbox.Event {
+func Tagged(campaign, eventType string, tags ...string) event.Event {
 	e := Event(campaign, eventType)
 	if e.Tags = JSON(Pairs(tags)); len(tags) == 0 {
 		e.Tags = nil
@@ -90,7 +92,7 @@ func JSON(v any) []byte {
 // AppendN appends n events to each of the campaigns, which are separated by spaces, and returns their positions.
 func (f *Fixture) AppendN(campaigns string, n int) (all []store.Appended) {
 	for campaign := range strings.FieldsSeq(campaigns) {
-		all = append(all, f.MustAppend(slices.Repeat([]outbox.Event{Event(campaign, "counted")}, n)...)...)
+		all = append(all, f.MustAppend(slices.Repeat([]event.Event{Event(campaign, "counted")}, n)...)...)
 	}
 	return all
 }
@@ -115,7 +117,7 @@ func (f *Fixture) NoClaim(w queue.Worker) {
 }
 
 // LoadClaim reads the events of a claim.
-func (f *Fixture) LoadClaim(c queue.Claim) ([]outbox.Event, error) {
+func (f *Fixture) LoadClaim(c queue.Claim) ([]event.Event, error) {
 	loaded, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
 	if err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func (f *Fixture) MustSettle(w queue.Worker, results ...queue.Result) queue.Sett
 
 // Failure is a failed attempt with a message.
 func Failure(message string) *readmodel.Failure {
-	return &readmodel.Failure{Message: message, Fingerprint: outbox.Fingerprint(message)}
+	return &readmodel.Failure{Message: message, Fingerprint: event.Fingerprint(message)}
 }
 
 // Fail makes the head of each named campaign fail once. No others may be due.
@@ -156,7 +158,7 @@ func (f *Fixture) Kill(campaigns ...string) {
 	}
 	for _, id := range campaigns {
 		c := f.MustCampaign(id)
-		must.Need(f.TB, c.HeadStatus == outbox.Dead, "head of %s is %s, want dead", id, c.HeadStatus)
+		must.Need(f.TB, c.HeadStatus == event.Dead, "head of %s is %s, want dead", id, c.HeadStatus)
 	}
 }
 
@@ -182,12 +184,12 @@ func (f *Fixture) Sampled(campaign string, n int) { f.AppendN(campaign, n); f.Mu
 func (f *Fixture) DrainsSoundly() { f.Drain(); f.Sound() }
 
 // MustCampaign reads a campaign.
-func (f *Fixture) MustCampaign(id string) outbox.Campaign {
+func (f *Fixture) MustCampaign(id string) campaign.Campaign {
 	return must.Get(f.Campaign(f.Ctx, id)).Or(f.TB)
 }
 
 // MustRow reads a row.
-func (f *Fixture) MustRow(campaign string, seq int64) outbox.RowDetail {
+func (f *Fixture) MustRow(campaign string, seq int64) campaign.RowDetail {
 	return must.Get(f.Row(f.Ctx, campaign, seq)).Or(f.TB)
 }
 
@@ -208,18 +210,18 @@ func (f *Fixture) Spans() []string {
 
 // UnderKey is an append key of a caller for a request.
 func UnderKey(name, key, request string) store.AppendKey {
-	return store.AppendKey{By: outbox.Identity{Name: name, Auth: outbox.AuthToken}, Key: key, Request: request}
+	return store.AppendKey{By: operator.Identity{Name: name, Auth: operator.AuthToken}, Key: key, Request: request}
 }
 
 // MustAppendOnce appends events under a key and reports whether the call was a repeat.
-func (f *Fixture) MustAppendOnce(key store.AppendKey, events ...outbox.Event) ([]store.Appended, bool) {
+func (f *Fixture) MustAppendOnce(key store.AppendKey, events ...event.Event) ([]store.Appended, bool) {
 	result, repeated, err := f.AppendOnce(f.Ctx, store.Append{Events: events}, key)
 	must.OK(f.TB, err)
 	return result, repeated
 }
 
 // Ages are the oldest events in a summary.
-func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
+func (f *Fixture) Ages() (oldest, retryable campaign.Oldest) {
 	s := must.Get(f.Beside(InMode(f.Mode())).Summary(f.Ctx)).Or(f.TB)
 	if s.Oldest != nil {
 		oldest = *s.Oldest
@@ -234,7 +236,7 @@ func (f *Fixture) Ages() (oldest, retryable outbox.Oldest) {
 
 // MustRequeue requeues a dead row.
 func (f *Fixture) MustRequeue(campaign string, seq int64) {
-	must.Get(f.RequeueRow(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq)).Or(f.TB)
+	must.Get(f.RequeueRow(f.Ctx, operator.Command{By: operator.Operator{Name: "scene"}}, campaign, seq)).Or(f.TB)
 }
 
 // WantHistory compares the steps of an event, each as its kind and distinguishing details.
@@ -257,32 +259,32 @@ func (f *Fixture) WantHistory(campaign string, seq int64, want ...string) {
 }
 
 // Explained is the explanation why a campaign is or is not moving, as on its page.
-func (f *Fixture) Explained(id string) outbox.Explanation {
-	return f.MustCampaign(id).Explain(f.Clock.Now(), outbox.Surroundings{Mode: outbox.ModeOutbox})
+func (f *Fixture) Explained(id string) campaign.Explanation {
+	return f.MustCampaign(id).Explain(f.Clock.Now(), campaign.Surroundings{Mode: campaign.ModeOutbox})
 }
 
 // Item is an item of a condition: types, separated by spaces, and tags.
-func Item(types string, tags ...string) outbox.ConditionItem {
-	return outbox.ConditionItem{EventTypes: strings.Fields(types), Tags: Pairs(tags)}
+func Item(types string, tags ...string) event.ConditionItem {
+	return event.ConditionItem{EventTypes: strings.Fields(types), Tags: Pairs(tags)}
 }
 
 // AppendUnless appends the event unless an event after the position matches one of the items.
-func (f *Fixture) AppendUnless(e outbox.Event, after int64, items ...outbox.ConditionItem) ([]store.Appended, error) {
-	return f.Append(f.Ctx, store.Append{Events: []outbox.Event{e}, Condition: &outbox.AppendCondition{AfterPosition: after, Items: items}})
+func (f *Fixture) AppendUnless(e event.Event, after int64, items ...event.ConditionItem) ([]store.Appended, error) {
+	return f.Append(f.Ctx, store.Append{Events: []event.Event{e}, Condition: &event.AppendCondition{AfterPosition: after, Items: items}})
 }
 
 // ToSkip is a command with the reason and the confirmation of a skip.
-func ToSkip(o outbox.Command, campaign string, seq int64) outbox.Command {
+func ToSkip(o operator.Command, campaign string, seq int64) operator.Command {
 	if o.Reason == "" {
 		o.Reason = "it can never be applied"
 	}
-	o.Confirm = outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: campaign, Seq: seq}})
+	o.Confirm = operator.ActionSkip.Phrase(operator.Reach{Skipped: event.RowKey{CampaignID: campaign, Seq: seq}})
 	return o
 }
 
 // MustSkip skips an event.
 func (f *Fixture) MustSkip(campaign string, seq int64) {
-	must.Get(f.SkipEvent(f.Ctx, ToSkip(outbox.Command{By: outbox.Operator{Name: "scene"}}, campaign, seq), campaign, seq)).Or(f.TB)
+	must.Get(f.SkipEvent(f.Ctx, ToSkip(operator.Command{By: operator.Operator{Name: "scene"}}, campaign, seq), campaign, seq)).Or(f.TB)
 }
 
 // DieAt appends events to campaign a, applies those before seq and makes that one dead.
@@ -322,20 +324,20 @@ func (f *Fixture) Marks() []string {
 func (f *Fixture) WantMarks(want ...string) { must.Equal(f.TB, f.Marks(), want, "marks") }
 
 // SkipLedger is the skips of a campaign, newest first.
-func (f *Fixture) SkipLedger(campaign string) []outbox.Skip {
-	return must.Get(f.Skips(f.Ctx, outbox.SkipFilter{CampaignID: campaign})).Or(f.TB).Items
+func (f *Fixture) SkipLedger(campaign string) []event.Skip {
+	return must.Get(f.Skips(f.Ctx, event.SkipFilter{CampaignID: campaign})).Or(f.TB).Items
 }
 
 // Told is a campaign in words: what is applied, its head, its rows by status, who holds it, and what stops it.
-func Told(c outbox.Campaign) string {
+func Told(c campaign.Campaign) string {
 	text := fmt.Sprintf("applied %d of %d", c.AppliedSeq, c.HighWaterSeq)
 	if c.HeadSeq > 0 {
 		text += fmt.Sprintf(", head %d %s", c.HeadSeq, c.HeadStatus)
 	}
 	for _, n := range []struct {
 		rows   int64
-		status outbox.Status
-	}{{c.Counts.Pending, outbox.Pending}, {c.Counts.Processing, outbox.Processing}, {c.Counts.Failed, outbox.Failed}, {c.Counts.Dead, outbox.Dead}, {c.Skips, "skipped"}} {
+		status event.Status
+	}{{c.Counts.Pending, event.Pending}, {c.Counts.Processing, event.Processing}, {c.Counts.Failed, event.Failed}, {c.Counts.Dead, event.Dead}, {c.Skips, "skipped"}} {
 		if n.rows != 0 {
 			text += fmt.Sprintf(", %d %s", n.rows, n.status)
 		}
@@ -407,7 +409,7 @@ func ToldClaim(c queue.Claim) string {
 }
 
 // CountRows counts the rows with a status.
-func (f *Fixture) CountRows(status outbox.Status) int64 {
+func (f *Fixture) CountRows(status event.Status) int64 {
 	return f.Number(`select count(*) from projection_apply_outbox where status = $1`, string(status))
 }
 
@@ -419,9 +421,9 @@ func (f *Fixture) Crash(w queue.Worker, rows int) queue.Claim {
 }
 
 // MustClaimInline claims a campaign for the request path.
-func (f *Fixture) MustClaimInline(w queue.Worker, campaign string) queue.Claim {
-	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, queue.ClaimLimits{Rows: 10, Lease: Lease})
-	must.Need(f.TB, err == nil && hold == outbox.BlockerNone, "the request path claimed %+v: %s, %v", c, hold, err)
+func (f *Fixture) MustClaimInline(w queue.Worker, campaignID string) queue.Claim {
+	c, hold, err := f.ClaimInline(f.Ctx, w, campaignID, queue.ClaimLimits{Rows: 10, Lease: Lease})
+	must.Need(f.TB, err == nil && hold == campaign.BlockerNone, "the request path claimed %+v: %s, %v", c, hold, err)
 	return c
 }
 
@@ -433,6 +435,6 @@ func (f *Fixture) SettleAs(w queue.Worker, campaign string, seq int64) {
 }
 
 // ScopeOf is the scope of patterns.
-func ScopeOf(t testing.TB, patterns ...string) outbox.Scope {
-	return must.Get(outbox.ParseScope(patterns)).Or(t)
+func ScopeOf(t testing.TB, patterns ...string) campaign.Scope {
+	return must.Get(campaign.ParseScope(patterns)).Or(t)
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/sample"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
@@ -22,7 +22,7 @@ func BenchmarkStep(b *testing.B) {
 	const events = 100_000
 	e := enginetest.Open(b, []string{"builtin:campaigns"}, enginetest.BatchSize(5000))
 	e.Feed(slices.Collect(sample.Events(sample.Config{Campaigns: 1, Events: events, Seed: 1, End: time.Now().UTC()}))...)
-	list := must.Get(e.Campaigns(b.Context(), outbox.CampaignFilter{})).Or(b)
+	list := must.Get(e.Campaigns(b.Context(), campaign.CampaignFilter{})).Or(b)
 	campaign := list.Items[0].CampaignID
 	last := list.Items[0].AppliedSeq
 
@@ -39,7 +39,7 @@ func BenchmarkStep(b *testing.B) {
 	tr := timetravel.New(timetravel.Config{Store: e.Store, Set: e.Set})
 	defer tr.Close()
 	began = time.Now()
-	must.Get(tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign}, time.Hour)).Or(b)
+	must.Get(tr.At(b.Context(), timetravel.ModelQuery{CampaignID: campaign}, time.Hour)).Or(b)
 	recording := time.Since(began)
 
 	var steps []time.Duration
@@ -47,7 +47,7 @@ func BenchmarkStep(b *testing.B) {
 		for i := range int64(10) {
 			seq := last/20 + i*last/10
 			began := time.Now()
-			must.Get(tr.At(b.Context(), outbox.ModelQuery{CampaignID: campaign, Seq: seq}, time.Hour)).Or(b)
+			must.Get(tr.At(b.Context(), timetravel.ModelQuery{CampaignID: campaign, Seq: seq}, time.Hour)).Or(b)
 			steps = append(steps, time.Since(began))
 		}
 	}

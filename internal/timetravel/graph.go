@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
@@ -17,8 +16,8 @@ type graphRow struct {
 }
 
 // graph reads the nodes and edges of a graph as of the event.
-func (r *reading) graph(g projection.Graph) (outbox.ModelGraph, error) {
-	m := outbox.ModelGraph{Projection: g.Projection, Nodes: []outbox.ModelNode{}, Edges: []outbox.ModelEdge{}}
+func (r *reading) graph(g projection.Graph) (ModelGraph, error) {
+	m := ModelGraph{Projection: g.Projection, Nodes: []ModelNode{}, Edges: []ModelEdge{}}
 	nodes, total, err := r.graphRows(g.Nodes, g.ID, g.Label)
 	if err != nil {
 		return m, err
@@ -29,17 +28,17 @@ func (r *reading) graph(g projection.Graph) (outbox.ModelGraph, error) {
 	}
 	m.NodesTotal, m.EdgesTotal = total, all
 	at := map[string]int{}
-	for _, n := range cutNodes(nodes, edges, outbox.MaxGraphNodes) {
+	for _, n := range cutNodes(nodes, edges, MaxGraphNodes) {
 		at[string(n.values[0])] = len(m.Nodes)
-		m.Nodes = append(m.Nodes, outbox.ModelNode{ID: outbox.Field{Name: g.ID, Value: n.values[0]}, Label: outbox.Field{Name: g.Label, Value: n.values[1]}, Kind: n.kind})
+		m.Nodes = append(m.Nodes, ModelNode{ID: projection.Field{Name: g.ID, Value: n.values[0]}, Label: projection.Field{Name: g.Label, Value: n.values[1]}, Kind: n.kind})
 	}
 	edges = slices.DeleteFunc(edges, func(e graphRow) bool {
 		_, from := at[string(e.values[0])]
 		_, to := at[string(e.values[1])]
 		return !from || !to
 	})
-	for _, e := range cutEdges(edges, outbox.MaxGraphEdges) {
-		m.Edges = append(m.Edges, outbox.ModelEdge{From: at[string(e.values[0])], To: at[string(e.values[1])], Kind: e.kind})
+	for _, e := range cutEdges(edges, MaxGraphEdges) {
+		m.Edges = append(m.Edges, ModelEdge{From: at[string(e.values[0])], To: at[string(e.values[1])], Kind: e.kind})
 	}
 	return m, nil
 }
@@ -116,7 +115,7 @@ func (r *reading) graphRows(table string, columns ...string) (rows []graphRow, t
 	if tab < 0 {
 		return nil, 0, fmt.Errorf("table %q of a graph is not recorded", table)
 	}
-	found, err := r.rows(selectRows, tab, []byte{}, r.seq, outbox.GraphRows)
+	found, err := r.rows(selectRows, tab, []byte{}, r.seq, GraphRows)
 	for i, s := range found {
 		kind, cells, _, err := r.change(s)
 		if err != nil {
@@ -128,7 +127,7 @@ func (r *reading) graphRows(table string, columns ...string) (rows []graphRow, t
 				row.values[j] = cells[at].value
 			}
 		}
-		if row.kind != outbox.RowRemoved {
+		if row.kind != projection.RowRemoved {
 			total++
 		}
 		rows = append(rows, row)

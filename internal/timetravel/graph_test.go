@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
@@ -36,8 +36,8 @@ delete from towns where campaign_id = :campaign_id and id = cast(:payload.id! as
 `
 
 // graphOf lists the nodes and edges of a campaign's graph as of an event.
-func graphOf(t *testing.T, tr *timetravel.Travel, seq int64) (m outbox.ModelGraph, nodes, edges []string) {
-	graphs := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq}).Graphs
+func graphOf(t *testing.T, tr *timetravel.Travel, seq int64) (m timetravel.ModelGraph, nodes, edges []string) {
+	graphs := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Seq: seq}).Graphs
 	must.Need(t, len(graphs) == 1, "there are %d graphs, want one", len(graphs))
 	m = graphs[0]
 	for _, n := range m.Nodes {
@@ -68,27 +68,27 @@ func TestTravel_drawsRowsAsAGraph(t *testing.T) {
 	}
 	m, _, _ := graphOf(t, tr, 6)
 	must.Hold(t, m.NodesTotal == 1 && m.EdgesTotal == 1, "%d nodes and %d edges are left, want one each", m.NodesTotal, m.EdgesTotal)
-	must.Equal(t, len(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Table: "towns"}).Graphs), 0, "one table has a graph")
+	must.Equal(t, len(mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Table: "towns"}).Graphs), 0, "one table has a graph")
 }
 
 func TestTravel_boundsAGraph(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, roads)
-	var events []outbox.Event
-	for i := range outbox.GraphRows + 200 {
+	var events []event.Event
+	for i := range timetravel.GraphRows + 200 {
 		events = append(events, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)), enginetest.EventOf("c", "built", fmt.Sprintf(`{"a":%d,"b":%d}`, i, max(0, i-1))))
 	}
 	b.Feed(append(events, enginetest.EventOf("c", "founded", `{"id":240,"name":"new"}`))...)
 	m, nodes, _ := graphOf(t, tr, 2*240)
-	must.Hold(t, len(m.Nodes) == outbox.MaxGraphNodes && m.NodesTotal == 240 && len(m.Edges) == outbox.MaxGraphNodes-1 && m.EdgesTotal == 240 && nodes[0] == `180 "t"`, "of 240 nodes the graph has %d of %d, with %d of %d edges", len(m.Nodes), m.NodesTotal, len(m.Edges), m.EdgesTotal)
+	must.Hold(t, len(m.Nodes) == timetravel.MaxGraphNodes && m.NodesTotal == 240 && len(m.Edges) == timetravel.MaxGraphNodes-1 && m.EdgesTotal == 240 && nodes[0] == `180 "t"`, "of 240 nodes the graph has %d of %d, with %d of %d edges", len(m.Nodes), m.NodesTotal, len(m.Edges), m.EdgesTotal)
 	m, nodes, _ = graphOf(t, tr, 0)
-	must.Hold(t, m.NodesTotal == outbox.GraphRows && slices.Contains(nodes, `240 "new"changed`), "of %d nodes %v are drawn, without the changed one", m.NodesTotal, nodes)
+	must.Hold(t, m.NodesTotal == timetravel.GraphRows && slices.Contains(nodes, `240 "new"changed`), "of %d nodes %v are drawn, without the changed one", m.NodesTotal, nodes)
 }
 
 func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, roads)
-	var events []outbox.Event
+	var events []event.Event
 	for i := range 200 {
 		events = append(events, enginetest.EventOf("c", "founded", fmt.Sprintf(`{"id":%d,"name":"t"}`, i)))
 	}
@@ -97,7 +97,7 @@ func TestTravel_drawsTheEdgesOfALargeGraph(t *testing.T) {
 	}
 	b.Feed(append(events, enginetest.EventOf("c", "founded", `{"id":200,"name":"alone"}`))...)
 	m, _, edges := graphOf(t, tr, 0)
-	must.Hold(t, len(m.Nodes) == outbox.MaxGraphNodes && len(edges) == 29 && m.EdgesTotal == 100, "%d nodes and %d of %d edges are drawn: %v", len(m.Nodes), len(edges), m.EdgesTotal, edges)
+	must.Hold(t, len(m.Nodes) == timetravel.MaxGraphNodes && len(edges) == 29 && m.EdgesTotal == 100, "%d nodes and %d of %d edges are drawn: %v", len(m.Nodes), len(edges), m.EdgesTotal, edges)
 	_, _, edges = graphOf(t, tr, 300)
 	must.Hold(t, slices.Contains(edges, "99-199added"), "the edge of the event is not drawn: %v", edges)
 }
@@ -106,7 +106,7 @@ func TestTravel_tellsOfDrift(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
 	b.Feed(enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`)).ExecProjections(`update shelf_items set note = 'meddled'`)
-	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
+	m := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"})
 	must.Hold(t, len(m.Standings) == 1 && m.Standings[0].Verdict == "drift" && m.Standings[0].Differ == 1, "the live rows differ, and it says %+v", m.Standings)
 	live := must.Get(tr.Live(t.Context(), "c")).Or(t)
 	note := cellOf(live.Tables[0].Rows[0], "note")
@@ -119,7 +119,7 @@ func TestTravel_beginsAgainWhenASkipIsUndone(t *testing.T) {
 	b.Feed(enginetest.Opened("c", 5), enginetest.Spent("c", 9)).MustSkip("c", 2)
 	b.Drain()
 	balance := func() string {
-		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 1})
+		m := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Seq: 1})
 		c := cellOf(m.Tables[0].Rows[0], "balance")
 		return fmt.Sprint(string(c.Value), " of ", m.LastSeq)
 	}
@@ -148,7 +148,7 @@ func TestTravel_showsLiveRowsWhereTheLoadedVersionFails(t *testing.T) {
 		1: `replay: "old"`,
 		2: `unknown:`,
 	} {
-		m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq})
+		m := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Seq: seq})
 		got := m.Tables[0].Source + ":"
 		for _, row := range m.Tables[0].Rows {
 			note := cellOf(row, "note")
@@ -156,10 +156,10 @@ func TestTravel_showsLiveRowsWhereTheLoadedVersionFails(t *testing.T) {
 		}
 		must.Hold(t, got == want && len(m.Standings) == 1 && m.Standings[0].FailedSeq == 2 && m.Standings[0].Error != "", "as of event %d the rows are %s", seq, got)
 	}
-	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Limit: 1}); len(m.Tables[0].Rows) != 1 || !m.Tables[0].More {
+	if m := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Limit: 1}); len(m.Tables[0].Rows) != 1 || !m.Tables[0].More {
 		t.Errorf("of two live rows %d are shown, want the first", len(m.Tables[0].Rows))
 	}
-	for seq, want := range map[int64]string{1: outbox.SourceReplay, 2: outbox.SourceUnknown} {
+	for seq, want := range map[int64]string{1: timetravel.SourceReplay, 2: timetravel.SourceUnknown} {
 		tables, err := tr.Changes(t.Context(), "c", seq, time.Minute)
 		must.Hold(t, err == nil && len(tables) != 0 && tables[0].Source == want, "event %d changed %+v, want rows that are from %s; %v", seq, tables, want, err)
 	}

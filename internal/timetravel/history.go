@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -21,7 +20,7 @@ type history struct {
 	log        *changeLog
 	recording  *runs.Recording
 	statements []projection.Statement
-	compared   []outbox.ModelStanding
+	compared   []ModelStanding
 	skipped    map[int64]int64 // ids of the skips that the replay passed over, by seq
 	checked    int64           // up to this event
 	comparedAt time.Time
@@ -51,10 +50,10 @@ func (h *history) size() int64 {
 	return size
 }
 
-func (h *history) standings() []outbox.ModelStanding {
+func (h *history) standings() []ModelStanding {
 	h.travel.mu.Lock()
 	defer h.travel.mu.Unlock()
-	return append([]outbox.ModelStanding{}, h.compared...)
+	return append([]ModelStanding{}, h.compared...)
 }
 
 // close closes what is open. The caller holds mu; nobody uses it.
@@ -99,7 +98,7 @@ type sight struct {
 	ended     bool
 	failure   error
 	comparing bool // no comparison with the live rows has ended yet
-	progress  outbox.Replaying
+	progress  Replaying
 }
 
 // look returns the log if it has seq, and begins to replay what it lacks, but not again after a
@@ -115,7 +114,7 @@ func (h *history) look(seq, applied int64, again bool) (*changeLog, sight) {
 		h.start(applied)
 	}
 	s := sight{told: h.told, ended: !h.replaying, failure: h.failure, comparing: h.replaying && h.compared == nil && last >= applied,
-		progress: outbox.Replaying{Done: h.done, Total: max(h.target, seq)}}
+		progress: Replaying{Done: h.done, Total: max(h.target, seq)}}
 	if last < seq {
 		return nil, s
 	}
@@ -283,9 +282,9 @@ func (h *history) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	standings := make([]outbox.ModelStanding, len(results))
+	standings := make([]ModelStanding, len(results))
 	for i, p := range results {
-		s := outbox.ModelStanding{Projection: p.Projection, Verdict: string(p.Verdict), Error: p.Error, FailedSeq: p.ErrorSeq}
+		s := ModelStanding{Projection: p.Projection, Verdict: string(p.Verdict), Error: p.Error, FailedSeq: p.ErrorSeq}
 		if c := p.Comparison; c != nil {
 			s.Differ = c.Added + c.Changed + c.Removed
 		}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
@@ -36,7 +36,7 @@ func (l *changeLog) read(ctx context.Context, statements []projection.Statement,
 	defer tx.Rollback()
 	base, last, _ := l.span()
 	if seq < base || seq > last {
-		return outbox.NotFound("the rows are kept as of events %d to %d, not as of event %d", base, last, seq)
+		return event.NotFound("the rows are kept as of events %d to %d, not as of event %d", base, last, seq)
 	}
 	return fn(&reading{ctx: ctx, log: l, tx: tx, statements: statements, base: base, seq: seq, budget: longBudget})
 }
@@ -107,8 +107,8 @@ func (r *reading) rows(query string, args ...any) ([]stored, error) {
 }
 
 // table reads rows of a table after the key of one of them.
-func (r *reading) table(tab int, after []byte, limit int) (outbox.ModelTable, error) {
-	t := emptyTable(r.log.tables[tab], outbox.SourceReplay)
+func (r *reading) table(tab int, after []byte, limit int) (ModelTable, error) {
+	t := emptyTable(r.log.tables[tab], SourceReplay)
 	found, err := r.rows(selectRows, tab, after, r.seq, limit+1)
 	if err != nil {
 		return t, err
@@ -126,12 +126,12 @@ func isCell(shape projection.Shape, name string) bool {
 }
 
 // emptyTable is a table without its rows.
-func emptyTable(shape projection.Shape, source string) outbox.ModelTable {
+func emptyTable(shape projection.Shape, source string) ModelTable {
 	columns := slices.DeleteFunc(slices.Clone(shape.Columns), func(name string) bool { return name == "campaign_id" })
-	return outbox.ModelTable{Projection: shape.Projection, Name: shape.Table, Columns: columns, Source: source, Rows: []outbox.ModelRow{}}
+	return ModelTable{Projection: shape.Projection, Name: shape.Table, Columns: columns, Source: source, Rows: []ModelRow{}}
 }
 
-func (r *reading) fill(t *outbox.ModelTable, found []stored) error {
+func (r *reading) fill(t *ModelTable, found []stored) error {
 	for _, s := range found {
 		row, err := r.show(s)
 		if err != nil {
@@ -143,20 +143,20 @@ func (r *reading) fill(t *outbox.ModelTable, found []stored) error {
 }
 
 // changes reads the rows that the event changed, by table, at most limit.
-func (r *reading) changes(limit int) ([]outbox.ModelTable, error) {
+func (r *reading) changes(limit int) ([]ModelTable, error) {
 	found, err := r.rows(selectChanged, r.seq, limit+1)
 	if err != nil {
 		return nil, err
 	}
 	more := len(found) > limit
 	found = found[:min(limit, len(found))]
-	tables := []outbox.ModelTable{}
+	tables := []ModelTable{}
 	for len(found) > 0 {
 		n := slices.IndexFunc(found, func(s stored) bool { return s.tab != found[0].tab })
 		if n < 0 {
 			n = len(found)
 		}
-		t := emptyTable(r.log.tables[found[0].tab], outbox.SourceReplay)
+		t := emptyTable(r.log.tables[found[0].tab], SourceReplay)
 		t.More = more && n == len(found)
 		if err := r.fill(&t, found[:n]); err != nil {
 			return nil, err
@@ -170,7 +170,7 @@ func (r *reading) changes(limit int) ([]outbox.ModelTable, error) {
 func (r *reading) version(name string, seq int64) (stored, error) {
 	found, err := r.rows(selectRow, name, seq)
 	if err == nil && len(found) == 0 {
-		err = outbox.NotFound("this campaign has no such row as of event %d", seq)
+		err = event.NotFound("this campaign has no such row as of event %d", seq)
 	}
 	if err != nil {
 		return stored{}, err
@@ -198,17 +198,17 @@ func (r *reading) change(s stored) (kind string, now, was []cell, err error) {
 	case err != nil:
 		return "", nil, nil, err
 	case s.cells == nil:
-		return outbox.RowRemoved, was, was, nil
+		return projection.RowRemoved, was, was, nil
 	case was == nil:
-		return outbox.RowAdded, s.cells, nil, nil
+		return projection.RowAdded, s.cells, nil, nil
 	}
-	return outbox.RowChanged, s.cells, was, nil
+	return projection.RowChanged, s.cells, was, nil
 }
 
 // show makes what readers see of a row, beside the one before the event.
-func (r *reading) show(s stored) (row outbox.ModelRow, err error) {
+func (r *reading) show(s stored) (row ModelRow, err error) {
 	shape := r.log.tables[s.tab]
-	row = outbox.ModelRow{Row: s.name, Key: keyFields(shape, s.key), Cells: []outbox.ModelCell{}}
+	row = ModelRow{Row: s.name, Key: keyFields(shape, s.key), Cells: []ModelCell{}}
 	if row.Previous, row.Following, err = r.around(s.id); err != nil {
 		return row, err
 	}
@@ -222,7 +222,7 @@ func (r *reading) show(s stored) (row outbox.ModelRow, err error) {
 			continue
 		}
 		c := r.cell(name, &now[i])
-		if row.Kind == outbox.RowChanged && !now[i].same(&was[i]) {
+		if row.Kind == projection.RowChanged && !now[i].same(&was[i]) {
 			b := r.cell(name, &was[i])
 			c.Changed, c.Before, c.Long = true, b.Value, c.Long || b.Long
 		}
@@ -232,11 +232,11 @@ func (r *reading) show(s stored) (row outbox.ModelRow, err error) {
 }
 
 // keyFields is a key without the campaign; of a table without a key there is none.
-func keyFields(shape projection.Shape, key []json.RawMessage) []outbox.Field {
-	fields := []outbox.Field{}
+func keyFields(shape projection.Shape, key []json.RawMessage) []projection.Field {
+	fields := []projection.Field{}
 	for i, name := range shape.Key {
 		if name != "campaign_id" && !shape.Keyless {
-			fields = append(fields, outbox.Field{Name: name, Value: key[i]})
+			fields = append(fields, projection.Field{Name: name, Value: key[i]})
 		}
 	}
 	return fields
@@ -255,8 +255,8 @@ select
 }
 
 // cell makes what readers see of a cell.
-func (r *reading) cell(name string, c *cell) outbox.ModelCell {
-	shown := outbox.ModelCell{Name: name, Value: c.value, SetSeq: c.seq}
+func (r *reading) cell(name string, c *cell) ModelCell {
+	shown := ModelCell{Name: name, Value: c.value, SetSeq: c.seq}
 	if c.seq > 0 && c.step >= 0 {
 		st := r.statements[c.step]
 		shown.Statement = fmt.Sprintf("%s:%d", filepath.Base(st.File), st.Line)
@@ -282,7 +282,7 @@ const mostEarlier = 20
 
 // history reads a cell with its earlier values: each was set by the event that its row's version
 // names.
-func (r *reading) history(name, column string) (h outbox.ModelHistory, err error) {
+func (r *reading) history(name, column string) (h ModelHistory, err error) {
 	s, err := r.version(name, r.seq)
 	if err != nil {
 		return h, err
@@ -290,9 +290,9 @@ func (r *reading) history(name, column string) (h outbox.ModelHistory, err error
 	shape := r.log.tables[s.tab]
 	i := slices.Index(shape.Columns, column)
 	if i < 0 {
-		return h, outbox.NotFound("table %q has no column %q", shape.Table, column)
+		return h, event.NotFound("table %q has no column %q", shape.Table, column)
 	}
-	h = outbox.ModelHistory{Seq: r.seq, Projection: shape.Projection, Table: shape.Table, Row: name, Key: keyFields(shape, s.key), Gone: s.cells == nil, Earlier: []outbox.ModelCell{}}
+	h = ModelHistory{Seq: r.seq, Projection: shape.Projection, Table: shape.Table, Row: name, Key: keyFields(shape, s.key), Gone: s.cells == nil, Earlier: []ModelCell{}}
 	if h.Gone {
 		if s.cells, err = r.before(s); err != nil || s.cells == nil {
 			return h, err
@@ -323,7 +323,7 @@ func (r *reading) sortOf(table int, name string) ([]byte, error) {
 	var sort []byte
 	err := r.tx.QueryRowContext(r.ctx, `select sort from row_keys where name = $1 and tab = $2`, name, table).Scan(&sort)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, outbox.Invalid("after", "there is no such row; begin with the first page")
+		return nil, event.Invalid("after", "there is no such row; begin with the first page")
 	}
 	return sort, err
 }

@@ -15,7 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -102,12 +103,12 @@ func (t *Travel) acquire(campaign string) (*history, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: "the server is stopping"}
+		return nil, &event.Refusal{Err: event.ErrBusy, Detail: "the server is stopping"}
 	}
 	h := t.kept[campaign]
 	if h == nil {
 		if t.makeRoom(nil, 1); len(t.kept) >= t.Campaigns {
-			return nil, &outbox.Refusal{Err: outbox.ErrBusy, Detail: fmt.Sprintf("the rows of %s are being read as of earlier events, the limit of this server; try again in a moment", outbox.Count(int64(t.Campaigns), "campaign", "campaigns"))}
+			return nil, &event.Refusal{Err: event.ErrBusy, Detail: fmt.Sprintf("the rows of %s are being read as of earlier events, the limit of this server; try again in a moment", event.Count(int64(t.Campaigns), "campaign", "campaigns"))}
 		}
 		h = &history{travel: t, campaign: campaign, lineage: t.Store.Lineage(), told: make(chan struct{})}
 		t.kept[campaign] = h
@@ -152,7 +153,7 @@ func (t *Travel) release(h *history, err error) {
 }
 
 // with runs fn on the log of a campaign as of seq; a seq of 0 means the last applied one, which fn gets
-// too. When wait has passed it is an outbox.Replaying.
+// too. When wait has passed it is an Replaying.
 func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, seq int64, fn func(h *history, r *reading, last int64) error) error {
 	c, err := t.Store.Campaign(ctx, campaign)
 	if err != nil {
@@ -161,9 +162,9 @@ func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, 
 	applied := min(c.AppliedSeq, c.HighWaterSeq)
 	switch {
 	case seq > applied:
-		return outbox.NotFound("event %d of campaign %q is not applied; the last applied event is %d", seq, campaign, applied)
+		return event.NotFound("event %d of campaign %q is not applied; the last applied event is %d", seq, campaign, applied)
 	case seq < 0:
-		return outbox.Invalid("seq", "seq must be 0 or more")
+		return event.Invalid("seq", "seq must be 0 or more")
 	case seq == 0:
 		seq = applied
 	}
@@ -186,14 +187,14 @@ func (t *Travel) with(ctx context.Context, wait time.Duration, campaign string, 
 }
 
 // At reads the rows of a campaign as of an event. It waits for their replay until wait has passed,
-// and then returns an *outbox.Replaying.
-func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration) (m outbox.ReadModel, err error) {
-	limit := outbox.MaxModelRows
+// and then returns an *Replaying.
+func (t *Travel) At(ctx context.Context, q ModelQuery, wait time.Duration) (m ReadModel, err error) {
+	limit := MaxModelRows
 	if q.Limit > 0 {
 		limit = min(q.Limit, limit)
 	}
 	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, r *reading, last int64) error {
-		m = outbox.ReadModel{CampaignID: q.CampaignID, Seq: r.seq, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Graphs: []outbox.ModelGraph{}, Standings: h.standings()}
+		m = ReadModel{CampaignID: q.CampaignID, Seq: r.seq, Tables: []ModelTable{}, Changes: []ModelTable{}, Graphs: []ModelGraph{}, Standings: h.standings()}
 		m.FirstSeq, m.LastSeq = r.base, last
 		return r.page(&m, q, limit, t.Set.Graphs())
 	})
@@ -207,13 +208,13 @@ func (t *Travel) At(ctx context.Context, q outbox.ModelQuery, wait time.Duration
 }
 
 // nameVersions sets with which version each table was replayed, and which ones built its live rows.
-func (t *Travel) nameVersions(ctx context.Context, campaign string, all ...[]outbox.ModelTable) error {
+func (t *Travel) nameVersions(ctx context.Context, campaign string, all ...[]ModelTable) error {
 	built, err := runs.Built(ctx, t.Store, t.Set, campaign)
 	for _, tables := range all {
 		for i := range tables {
 			table := &tables[i]
 			table.ReplayedWith = built[table.Projection]
-			if table.Source != outbox.SourceReplay {
+			if table.Source != SourceReplay {
 				table.Version = ""
 			}
 		}
@@ -223,14 +224,14 @@ func (t *Travel) nameVersions(ctx context.Context, campaign string, all ...[]out
 
 // replaceUnreplayed replaces the rows of projections that could not be replayed up to the event, which
 // are those of an earlier one: by the live rows if those are of this event, and otherwise by none.
-func (t *Travel) replaceUnreplayed(ctx context.Context, m *outbox.ReadModel, limit int, mayBeLive bool) error {
-	var live outbox.ReadModel
+func (t *Travel) replaceUnreplayed(ctx context.Context, m *ReadModel, limit int, mayBeLive bool) error {
+	var live ReadModel
 	for i := range m.Tables {
 		table := &m.Tables[i]
 		if _, failed := m.FailedBy(table.Projection); !failed {
 			continue
 		}
-		table.Source, table.Rows, table.Next, table.More = outbox.SourceUnknown, []outbox.ModelRow{}, "", false
+		table.Source, table.Rows, table.Next, table.More = SourceUnknown, []ModelRow{}, "", false
 		if live.Tables == nil && mayBeLive {
 			var err error
 			if live, err = t.Live(ctx, m.CampaignID); err != nil {
@@ -238,14 +239,14 @@ func (t *Travel) replaceUnreplayed(ctx context.Context, m *outbox.ReadModel, lim
 			}
 			mayBeLive = live.Seq == m.Seq
 		}
-		if at := slices.IndexFunc(live.Tables, func(l outbox.ModelTable) bool { return l.Name == table.Name }); at >= 0 && mayBeLive {
+		if at := slices.IndexFunc(live.Tables, func(l ModelTable) bool { return l.Name == table.Name }); at >= 0 && mayBeLive {
 			*table = live.Tables[at]
 			if len(table.Rows) > limit {
 				table.Rows, table.More = table.Rows[:limit], true
 			}
 		}
 	}
-	m.Graphs = slices.DeleteFunc(m.Graphs, func(g outbox.ModelGraph) bool {
+	m.Graphs = slices.DeleteFunc(m.Graphs, func(g ModelGraph) bool {
 		_, failed := m.FailedBy(g.Projection)
 		return failed
 	})
@@ -253,7 +254,7 @@ func (t *Travel) replaceUnreplayed(ctx context.Context, m *outbox.ReadModel, lim
 }
 
 // page reads the tables that a query selects.
-func (r *reading) page(m *outbox.ReadModel, q outbox.ModelQuery, limit int, graphs []projection.Graph) error {
+func (r *reading) page(m *ReadModel, q ModelQuery, limit int, graphs []projection.Graph) error {
 	if q.Row != "" {
 		return r.oneRow(m, q.Row)
 	}
@@ -287,23 +288,23 @@ func (r *reading) page(m *outbox.ReadModel, q outbox.ModelQuery, limit int, grap
 		m.Changes, err = r.changes(limit)
 		return err
 	case len(m.Tables) == 0:
-		return outbox.NotFound("no loaded projection has a table %q", q.Table)
+		return event.NotFound("no loaded projection has a table %q", q.Table)
 	}
 	return nil
 }
 
 // oneRow reads one row; before it was there, and after it was removed, there is none.
-func (r *reading) oneRow(m *outbox.ReadModel, name string) error {
+func (r *reading) oneRow(m *ReadModel, name string) error {
 	var tab int
 	if err := r.tx.QueryRowContext(r.ctx, `select tab from row_keys where name = $1`, name).Scan(&tab); err != nil {
-		return outbox.NotFound("this campaign has no such row")
+		return event.NotFound("this campaign has no such row")
 	}
-	t := emptyTable(r.log.tables[tab], outbox.SourceReplay)
+	t := emptyTable(r.log.tables[tab], SourceReplay)
 	s, err := r.version(name, r.seq)
 	if err == nil && (s.cells != nil || s.seq == r.seq) {
 		err = r.fill(&t, []stored{s})
 	}
-	if errors.Is(err, outbox.ErrNotFound) {
+	if errors.Is(err, event.ErrNotFound) {
 		err = nil
 	}
 	m.Tables = append(m.Tables, t)
@@ -312,13 +313,13 @@ func (r *reading) oneRow(m *outbox.ReadModel, name string) error {
 
 // Changes reads the rows that one event changed, at most MaxModelRows, and the tables of which that is
 // not known. It waits as At does.
-func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait time.Duration) (tables []outbox.ModelTable, err error) {
+func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait time.Duration) (tables []ModelTable, err error) {
 	err = t.with(ctx, wait, campaign, seq, func(h *history, r *reading, _ int64) (err error) {
-		tables, err = r.changes(outbox.MaxModelRows)
-		m := outbox.ReadModel{Seq: r.seq, Standings: h.standings()}
+		tables, err = r.changes(MaxModelRows)
+		m := ReadModel{Seq: r.seq, Standings: h.standings()}
 		for _, shape := range r.log.tables {
 			if _, failed := m.FailedBy(shape.Projection); failed {
-				tables = append(tables, emptyTable(shape, outbox.SourceUnknown))
+				tables = append(tables, emptyTable(shape, SourceUnknown))
 			}
 		}
 		return err
@@ -330,14 +331,14 @@ func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait t
 }
 
 // Cell reads one cell as of an event, with the values it had before. It waits as At does.
-func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, wait time.Duration) (cell outbox.ModelHistory, err error) {
+func (t *Travel) Cell(ctx context.Context, q ModelQuery, column string, wait time.Duration) (cell ModelHistory, err error) {
 	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(_ *history, r *reading, last int64) (err error) {
 		cell, err = r.history(q.Row, column)
 		cell.CampaignID, cell.FirstSeq, cell.LastSeq = q.CampaignID, r.base, last
 		return err
 	})
 	if err == nil {
-		var built map[string]outbox.ReplayedWith
+		var built map[string]campaign.ReplayedWith
 		built, err = runs.Built(ctx, t.Store, t.Set, q.CampaignID)
 		cell.ReplayedWith = built[cell.Projection]
 	}
@@ -346,8 +347,8 @@ func (t *Travel) Cell(ctx context.Context, q outbox.ModelQuery, column string, w
 
 // Live reads the first rows of each table as the projections database has them now, without their
 // history.
-func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, error) {
-	m := outbox.ReadModel{CampaignID: campaign, Live: true, Tables: []outbox.ModelTable{}, Changes: []outbox.ModelTable{}, Graphs: []outbox.ModelGraph{}, Standings: []outbox.ModelStanding{}}
+func (t *Travel) Live(ctx context.Context, campaign string) (ReadModel, error) {
+	m := ReadModel{CampaignID: campaign, Live: true, Tables: []ModelTable{}, Changes: []ModelTable{}, Graphs: []ModelGraph{}, Standings: []ModelStanding{}}
 	live, err := t.Store.ReadModel().Live(ctx)
 	if err != nil {
 		return m, err
@@ -358,7 +359,7 @@ func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, e
 		return m, err
 	}
 	m.Seq, m.LastSeq = mark.AppliedSeq, mark.AppliedSeq
-	all, err := t.Set.FirstRows(ctx, live, campaign, outbox.MaxModelRows)
+	all, err := t.Set.FirstRows(ctx, live, campaign, MaxModelRows)
 	for _, rows := range all {
 		m.Tables = append(m.Tables, liveTable(rows))
 	}
@@ -368,14 +369,14 @@ func (t *Travel) Live(ctx context.Context, campaign string) (outbox.ReadModel, e
 	return m, err
 }
 
-func liveTable(rows projection.TableRows) outbox.ModelTable {
-	t := emptyTable(rows.Shape, outbox.SourceLive)
+func liveTable(rows projection.TableRows) ModelTable {
+	t := emptyTable(rows.Shape, SourceLive)
 	t.More = rows.More
 	for _, cells := range rows.Rows {
-		row := outbox.ModelRow{Key: keyFields(rows.Shape, rows.KeyOf(cells)), Cells: []outbox.ModelCell{}}
+		row := ModelRow{Key: keyFields(rows.Shape, rows.KeyOf(cells)), Cells: []ModelCell{}}
 		for i, name := range rows.Columns {
 			if isCell(rows.Shape, name) {
-				row.Cells = append(row.Cells, outbox.ModelCell{Name: name, Value: cells[i]})
+				row.Cells = append(row.Cells, ModelCell{Name: name, Value: cells[i]})
 			}
 		}
 		t.Rows = append(t.Rows, row)
@@ -390,7 +391,7 @@ const namedWithin = 5000
 // NameEvents adds to the live rows of an explanation which event changed them last. It leaves that
 // out where the campaign is long, the replay is not done when wait has passed, or the loaded version
 // makes another row of the journal or did not build all rows.
-func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wait time.Duration) {
+func (t *Travel) NameEvents(ctx context.Context, x *projection.EventExplanation, wait time.Duration) {
 	for _, f := range x.Failures {
 		if f.Existing == nil {
 			continue
@@ -414,12 +415,12 @@ func (t *Travel) NameEvents(ctx context.Context, x *outbox.EventExplanation, wai
 }
 
 // agrees reports whether a row has the values of a live one, as far as those are not hidden.
-func (s stored) agrees(shape projection.Shape, live []outbox.Field) bool {
+func (s stored) agrees(shape projection.Shape, live []projection.Field) bool {
 	if s.cells == nil {
 		return false
 	}
 	for _, f := range live {
-		if bytes.Equal(f.Value, outbox.HiddenJSON) {
+		if bytes.Equal(f.Value, event.HiddenJSON) {
 			continue
 		}
 		i := slices.Index(shape.Columns, f.Name)
@@ -432,7 +433,7 @@ func (s stored) agrees(shape projection.Shape, live []outbox.Field) bool {
 
 // RowName names the row of a table with a key, which lacks the campaign; empty for a row that cannot
 // be named by its key.
-func (t *Travel) RowName(campaign, table string, key []outbox.Field) string {
+func (t *Travel) RowName(campaign, table string, key []projection.Field) string {
 	shapes := t.Set.Shapes()
 	i := slices.IndexFunc(shapes, func(s projection.Shape) bool { return s.Table == table })
 	if i < 0 || shapes[i].Keyless {
@@ -444,7 +445,7 @@ func (t *Travel) RowName(campaign, table string, key []outbox.Field) string {
 	}
 	var whole []json.RawMessage
 	for _, name := range shapes[i].Key {
-		j := slices.IndexFunc(key, func(f outbox.Field) bool { return f.Name == name })
+		j := slices.IndexFunc(key, func(f projection.Field) bool { return f.Name == name })
 		switch {
 		case name == "campaign_id":
 			whole = append(whole, id)

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -68,9 +68,9 @@ where true
 on conflict (campaign_id) do update set items = excluded.items, events = shelf_totals.events + 1;
 `
 
-func random(r *rand.Rand, campaign string, n int) []outbox.Event {
+func random(r *rand.Rand, campaign string, n int) []event.Event {
 	names := []string{"jar", "book", "Äpfel", "sk-not-a-secret", ""}
-	events := make([]outbox.Event, n)
+	events := make([]event.Event, n)
 	for i := range events {
 		name := names[r.IntN(len(names))]
 		place, to := r.IntN(5)-2, r.IntN(5)-2
@@ -91,7 +91,7 @@ const wait = storetest.Patience
 // tableState is the rows of a table, their columns by name, in no order.
 type tableState map[string][]string
 
-func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox.Event) []tableState {
+func naive(t *testing.T, b *enginetest.Engine, sources []string, events []event.Event) []tableState {
 	scratch := enginetest.NewMemory(t, sources...)
 	states := []tableState{{}}
 	for i := range events {
@@ -120,7 +120,7 @@ func naive(t *testing.T, b *enginetest.Engine, sources []string, events []outbox
 }
 
 // shown is the rows of a read model as of its event, and before it.
-func shown(m outbox.ReadModel) (now, before tableState) {
+func shown(m timetravel.ReadModel) (now, before tableState) {
 	now, before = tableState{}, tableState{}
 	for _, table := range m.Tables {
 		for _, row := range table.Rows {
@@ -134,10 +134,10 @@ func shown(m outbox.ReadModel) (now, before tableState) {
 					was[c.Name] = string(c.Before)
 				}
 			}
-			if row.Kind != outbox.RowRemoved {
+			if row.Kind != projection.RowRemoved {
 				now[table.Name] = append(now[table.Name], fmt.Sprint(is))
 			}
-			if row.Kind != outbox.RowAdded {
+			if row.Kind != projection.RowAdded {
 				before[table.Name] = append(before[table.Name], fmt.Sprint(was))
 			}
 		}
@@ -162,7 +162,7 @@ func travel(t *testing.T, b *enginetest.Engine, c timetravel.Config) *timetravel
 	return tr
 }
 
-func mustAt(t *testing.T, tr *timetravel.Travel, q outbox.ModelQuery) outbox.ReadModel {
+func mustAt(t *testing.T, tr *timetravel.Travel, q timetravel.ModelQuery) timetravel.ReadModel {
 	m, err := tr.At(t.Context(), q, wait)
 	must.Need(t, err == nil, "as of event %d: %v", q.Seq, err)
 	return m
@@ -181,13 +181,13 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 			b.MustAppend(events...)
 			b.Feed(others...)
 			states := naive(t, b, b.Sources, events)
-			setters := map[string]outbox.ModelCell{}
-			mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}) // replayed to the end: a row's next change is known then
+			setters := map[string]timetravel.ModelCell{}
+			mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"}) // replayed to the end: a row's next change is known then
 			for seq := range int64(len(states)) {
 				if seq == 0 {
 					continue
 				}
-				m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq})
+				m := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Seq: seq})
 				now, before := shown(m)
 				if diff := cmp.Diff(states[seq], now); diff != "" {
 					t.Fatalf("rows after event %d (%s):\n%s", seq, events[seq-1].EventType, diff)
@@ -200,7 +200,7 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 				diff := cmp.Diff(onlyChanged(m.Tables), changes)
 				must.Need(t, diff == "", "changes of event %d:\n%s", seq, diff)
 			}
-			for _, s := range mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Standings {
+			for _, s := range mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"}).Standings {
 				must.Equal(t, s.Verdict, "match", "the replayed rows differ from the live ones")
 			}
 		})
@@ -208,16 +208,16 @@ func TestTravel_showsAtEveryEventWhatANaiveReplayHas(t *testing.T) {
 }
 
 // mustBeSetBy compares every cell's setter with brute force: the last event in which its row was added or the cell changed.
-func mustBeSetBy(t *testing.T, setters map[string]outbox.ModelCell, m outbox.ReadModel, seq int64) {
+func mustBeSetBy(t *testing.T, setters map[string]timetravel.ModelCell, m timetravel.ReadModel, seq int64) {
 	for _, table := range m.Tables {
 		for _, row := range table.Rows {
 			for _, c := range row.Cells {
 				at := row.Row + "/" + c.Name
 				old, known := setters[at]
-				if row.Kind == outbox.RowAdded || !known || string(old.Value) != string(c.Value) {
-					old = outbox.ModelCell{Value: c.Value, SetSeq: seq}
+				if row.Kind == projection.RowAdded || !known || string(old.Value) != string(c.Value) {
+					old = timetravel.ModelCell{Value: c.Value, SetSeq: seq}
 				}
-				if row.Kind != outbox.RowRemoved {
+				if row.Kind != projection.RowRemoved {
 					setters[at] = old
 				}
 				must.Need(t, c.SetSeq == old.SetSeq && c.Statement != "", "as of event %d, %s.%s of row %s is set by event %d, %q; it was event %d", seq, table.Name, c.Name, row.Row, c.SetSeq, c.Statement, old.SetSeq)
@@ -226,10 +226,10 @@ func mustBeSetBy(t *testing.T, setters map[string]outbox.ModelCell, m outbox.Rea
 	}
 }
 
-func onlyChanged(tables []outbox.ModelTable) []outbox.ModelTable {
-	kept := []outbox.ModelTable{}
+func onlyChanged(tables []timetravel.ModelTable) []timetravel.ModelTable {
+	kept := []timetravel.ModelTable{}
 	for _, table := range tables {
-		table.Rows = slices.DeleteFunc(slices.Clone(table.Rows), func(r outbox.ModelRow) bool { return r.Kind == "" })
+		table.Rows = slices.DeleteFunc(slices.Clone(table.Rows), func(r timetravel.ModelRow) bool { return r.Kind == "" })
 		if len(table.Rows) > 0 {
 			kept = append(kept, table)
 		}
@@ -243,12 +243,12 @@ func TestTravel_namesTheStatementThatSetACell(t *testing.T) {
 	b.MustAppend(enginetest.EventOf("c", "put", `{"place":1,"name":"jar","note":"full"}`), enginetest.EventOf("c", "flickered", `{"place":1}`), enginetest.EventOf("c", "other", `{}`))
 	b.Drain()
 	line := 1 + strings.Count(shelf[:strings.Index(shelf, "update shelf_items set note = null")], "\n")
-	row := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Tables[0].Rows[0]
+	row := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"}).Tables[0].Rows[0]
 	note := cellOf(row, "note")
-	want := outbox.ModelCell{Name: "note", Value: json.RawMessage("null"), SetSeq: 2, Statement: fmt.Sprintf("00.sql:%d", line)}
+	want := timetravel.ModelCell{Name: "note", Value: json.RawMessage("null"), SetSeq: 2, Statement: fmt.Sprintf("00.sql:%d", line)}
 	must.Equal(t, note, want)
 	must.Hold(t, row.Previous == 2 && row.Following == 0, "the row changed before at event %d and then at %d", row.Previous, row.Following)
-	h := must.Get(tr.Cell(t.Context(), outbox.ModelQuery{CampaignID: "c", Row: row.Row}, "note", wait)).Or(t)
+	h := must.Get(tr.Cell(t.Context(), timetravel.ModelQuery{CampaignID: "c", Row: row.Row}, "note", wait)).Or(t)
 	must.Hold(t, len(h.Earlier) == 1 && string(h.Earlier[0].Value) == `"full"` && h.Earlier[0].SetSeq == 1 && strings.HasPrefix(h.SQL, "update shelf_items set note = null where campaign_id = :campaign_id"), "the cell's history is %+v", h)
 }
 
@@ -278,11 +278,11 @@ insert into seats (campaign_id, who, seat) values (:campaign_id, :payload.who!, 
 		if seq == 0 {
 			continue
 		}
-		now, _ := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: int64(seq)}))
+		now, _ := shown(mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Seq: int64(seq)}))
 		must.Equal(t, now, tableState{"seats": want}, "as of event", seq)
 	}
-	changed := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: 2}).Tables[0].Rows
-	must.Hold(t, len(changed) == 2 && changed[0].Kind == outbox.RowRemoved && changed[1].Kind == outbox.RowAdded, "event 2 changes %+v", changed)
+	changed := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Seq: 2}).Tables[0].Rows
+	must.Hold(t, len(changed) == 2 && changed[0].Kind == projection.RowRemoved && changed[1].Kind == projection.RowAdded, "event 2 changes %+v", changed)
 }
 
 func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
@@ -291,20 +291,20 @@ func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	events := random(r, "c", 120)
 	b.Feed(events[:50]...)
-	if m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}); m.FirstSeq != 30 {
+	if m := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"}); m.FirstSeq != 30 {
 		t.Fatalf("rows are kept from event %d on", m.FirstSeq)
 	}
-	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 29}, wait)
-	must.Hold(t, errors.Is(err, outbox.ErrNotFound), "as of event 29: %v", err)
+	_, err := tr.At(t.Context(), timetravel.ModelQuery{CampaignID: "c", Seq: 29}, wait)
+	must.Hold(t, errors.Is(err, event.ErrNotFound), "as of event 29: %v", err)
 	for i := 50; i < len(events); i += 5 {
 		b.Feed(events[i : i+5]...)
-		mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
+		mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"})
 	}
-	m := mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"})
+	m := mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"})
 	must.Hold(t, m.FirstSeq >= 80 && m.FirstSeq <= 100, "rows are kept from event %d on", m.FirstSeq)
 	states := naive(t, b, b.Sources, events)
 	for seq := m.FirstSeq; seq <= m.LastSeq; seq++ {
-		now, before := shown(mustAt(t, tr, outbox.ModelQuery{CampaignID: "c", Seq: seq}))
+		now, before := shown(mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c", Seq: seq}))
 		diff := cmp.Diff(states[seq], now)
 		must.Need(t, diff == "", "as of event %d:\n%s", seq, diff)
 		diff = cmp.Diff(states[seq-1], before)
@@ -315,7 +315,7 @@ func TestTravel_keepsAWindowOfTheLastEvents(t *testing.T) {
 func TestTravel_pagesByKey(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
-	var events []outbox.Event
+	var events []event.Event
 	var want []string
 	for i := range 250 {
 		events = append(events, enginetest.EventOf("c", "put", fmt.Sprintf(`{"place":%d,"name":"n%d"}`, (i*7)%250-125, i)))
@@ -326,10 +326,10 @@ func TestTravel_pagesByKey(t *testing.T) {
 	b.MustAppend(events...)
 	b.Feed(enginetest.EventOf("c", "cleared", `{"place":115}`))
 	var seen []string
-	q := outbox.ModelQuery{CampaignID: "c", Seq: 250, Table: "shelf_items"}
+	q := timetravel.ModelQuery{CampaignID: "c", Seq: 250, Table: "shelf_items"}
 	for {
 		table := mustAt(t, tr, q).Tables[0]
-		must.Need(t, len(table.Rows) <= outbox.MaxModelRows, "a page has %d rows", len(table.Rows))
+		must.Need(t, len(table.Rows) <= timetravel.MaxModelRows, "a page has %d rows", len(table.Rows))
 		for _, row := range table.Rows {
 			seen = append(seen, string(row.Key[0].Value))
 		}
@@ -338,8 +338,8 @@ func TestTravel_pagesByKey(t *testing.T) {
 		}
 	}
 	must.Equal(t, seen, want)
-	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Table: "shelf_items", After: "nothing"}, wait)
-	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "after an unknown row: %v", err)
+	_, err := tr.At(t.Context(), timetravel.ModelQuery{CampaignID: "c", Table: "shelf_items", After: "nothing"}, wait)
+	must.Hold(t, errors.Is(err, event.ErrInvalid), "after an unknown row: %v", err)
 	changes, err := tr.Changes(t.Context(), "c", 251, wait)
 	must.Hold(t, err == nil && len(changes[0].Rows) == 10, "event 251 changed %+v, %v", changes, err)
 }
@@ -353,7 +353,7 @@ func TestTravel_isOneReplayForManyReaders(t *testing.T) {
 	for i := range 12 {
 		all.Go(func() {
 			for seq := range int64(6) {
-				m, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: 1 + (seq*37+int64(i)*11)%300}, wait)
+				m, err := tr.At(t.Context(), timetravel.ModelQuery{CampaignID: "c", Seq: 1 + (seq*37+int64(i)*11)%300}, wait)
 				if err != nil || len(m.Tables) != 3 {
 					t.Errorf("reader %d: %v", i, err)
 					return
@@ -376,7 +376,7 @@ func TestTravel_keepsFewCampaignsAndLeavesNoFile(t *testing.T) {
 	}
 	b.Drain()
 	for i := range 10 {
-		mustAt(t, tr, outbox.ModelQuery{CampaignID: fmt.Sprint("c", i%5)})
+		mustAt(t, tr, timetravel.ModelQuery{CampaignID: fmt.Sprint("c", i%5)})
 		n := tr.Kept()
 		must.Hold(t, n <= 2, "%d campaigns are kept", n)
 	}
@@ -389,12 +389,12 @@ func TestTravel_refusesWhatIsNotApplied(t *testing.T) {
 	t.Parallel()
 	b, tr := open(t, timetravel.Config{}, shelf)
 	b.Feed(enginetest.EventOf("c", "put", `{"place":1,"name":"jar"}`), enginetest.EventOf("c", "put", `{}`))
-	for _, q := range []outbox.ModelQuery{{CampaignID: "c", Seq: 2}, {CampaignID: "c", Seq: 99}, {CampaignID: "none"}, {CampaignID: "c", Table: "none"}, {CampaignID: "c", Row: "none"}} {
+	for _, q := range []timetravel.ModelQuery{{CampaignID: "c", Seq: 2}, {CampaignID: "c", Seq: 99}, {CampaignID: "none"}, {CampaignID: "c", Table: "none"}, {CampaignID: "c", Row: "none"}} {
 		_, err := tr.At(t.Context(), q, wait)
-		must.Hold(t, errors.Is(err, outbox.ErrNotFound), "%+v: %v", q, err)
+		must.Hold(t, errors.Is(err, event.ErrNotFound), "%+v: %v", q, err)
 	}
-	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c", Seq: -1}, wait)
-	must.Hold(t, errors.Is(err, outbox.ErrInvalid), "before all events: %v", err)
+	_, err := tr.At(t.Context(), timetravel.ModelQuery{CampaignID: "c", Seq: -1}, wait)
+	must.Hold(t, errors.Is(err, event.ErrInvalid), "before all events: %v", err)
 }
 
 // A live row is followed to the event that changed it last, unless the campaign is too long for that.
@@ -416,13 +416,13 @@ func TestTravel_namesTheEventBehindALiveRow(t *testing.T) {
 		{"c", "none", `{"place":1}`, 0},
 		{"long", "shelf_totals", `{}`, 0},
 	} {
-		row := &outbox.ExistingRow{Table: c.table}
+		row := &projection.ExistingRow{Table: c.table}
 		var fields map[string]json.RawMessage
 		must.OK(t, json.Unmarshal([]byte(c.fields), &fields))
 		for name, value := range fields {
-			row.Fields = append(row.Fields, outbox.Field{Name: name, Value: value})
+			row.Fields = append(row.Fields, projection.Field{Name: name, Value: value})
 		}
-		tr.NameEvents(t.Context(), &outbox.EventExplanation{CampaignID: c.campaign, Failures: []outbox.ExplainedFailure{{}, {Existing: row}}}, wait)
+		tr.NameEvents(t.Context(), &projection.EventExplanation{CampaignID: c.campaign, Failures: []projection.ExplainedFailure{{}, {Existing: row}}}, wait)
 		must.Equal(t, row.SetBy, c.want, "event")
 	}
 }
@@ -432,10 +432,10 @@ func TestTravel_tellsItsProgressAndEndsWhenNobodyWaits(t *testing.T) {
 	b, tr := open(t, timetravel.Config{}, shelf)
 	r := rand.New(rand.NewPCG(9, 9))
 	b.Feed(random(r, "c", 2000)...)
-	_, err := tr.At(t.Context(), outbox.ModelQuery{CampaignID: "c"}, time.Nanosecond)
-	replaying, ok := errors.AsType[*outbox.Replaying](err)
-	must.Need(t, ok && replaying.Total == 2000 && errors.Is(err, outbox.ErrBusy), "%v", err)
-	must.Equal(t, mustAt(t, tr, outbox.ModelQuery{CampaignID: "c"}).Seq, 2000, "then the rows are as of event")
+	_, err := tr.At(t.Context(), timetravel.ModelQuery{CampaignID: "c"}, time.Nanosecond)
+	replaying, ok := errors.AsType[*timetravel.Replaying](err)
+	must.Need(t, ok && replaying.Total == 2000 && errors.Is(err, event.ErrBusy), "%v", err)
+	must.Equal(t, mustAt(t, tr, timetravel.ModelQuery{CampaignID: "c"}).Seq, 2000, "then the rows are as of event")
 }
 
 // differs matches tests of how rows are replayed and read; what is kept of them is the same code.
@@ -444,7 +444,7 @@ const differs = "^Test(Postgres|Travel_(shows|namesTheStatement|pages|goesOn))"
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m, differs)) }
 
 // cellOf is the cell of a column; empty without one.
-func cellOf(row outbox.ModelRow, column string) (cell outbox.ModelCell) {
+func cellOf(row timetravel.ModelRow, column string) (cell timetravel.ModelCell) {
 	for _, c := range row.Cells {
 		if c.Name == column {
 			cell = c

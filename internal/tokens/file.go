@@ -5,7 +5,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 var (
@@ -15,13 +16,13 @@ var (
 
 // ReadFile reads the tokens of a file, by hash. Each line has a token's name, role and hash,
 // separated by spaces; empty lines and lines that begin with # are ignored. Such tokens never
-// expire. An error is an *outbox.Refusal that names the file and the line.
-func ReadFile(file string) (map[string]outbox.Token, error) {
+// expire. An error is an *event.Refusal that names the file and the line.
+func ReadFile(file string) (map[string]operator.Token, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, outbox.Invalid("tokens-file", "cannot read %s: %v", file, outbox.Cause(err))
+		return nil, event.Invalid("tokens-file", "cannot read %s: %v", file, event.Cause(err))
 	}
-	all, names := map[string]outbox.Token{}, map[string]bool{}
+	all, names := map[string]operator.Token{}, map[string]bool{}
 	for i, line := range strings.Split(string(text), "\n") {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
@@ -31,12 +32,12 @@ func ReadFile(file string) (map[string]outbox.Token, error) {
 		switch {
 		case err != nil:
 		case names[token.Name]:
-			err = outbox.Invalid("", "the name %s appears twice", token.Name)
+			err = event.Invalid("", "the name %s appears twice", token.Name)
 		case hashTwice:
-			err = outbox.Invalid("", "the hash of %s is also that of %s", token.Name, all[hash].Name)
+			err = event.Invalid("", "the hash of %s is also that of %s", token.Name, all[hash].Name)
 		}
 		if err != nil {
-			return nil, outbox.Invalid("tokens-file", "%s line %d: %v", file, i+1, err)
+			return nil, event.Invalid("tokens-file", "%s line %d: %v", file, i+1, err)
 		}
 		all[hash], names[token.Name] = token, true
 	}
@@ -45,25 +46,25 @@ func ReadFile(file string) (map[string]outbox.Token, error) {
 
 // ParseLine parses a line of a file of tokens. Its error does not show the line, which may have a
 // token's text by mistake.
-func ParseLine(line string) (token outbox.Token, hash string, err error) {
+func ParseLine(line string) (token operator.Token, hash string, err error) {
 	fields := strings.Fields(line)
 	if len(fields) != 3 {
-		return token, "", outbox.Invalid("", "a line has a name, a role and a hash, separated by spaces; outboxweb token hash prints one")
+		return token, "", event.Invalid("", "a line has a name, a role and a hash, separated by spaces; outboxweb token hash prints one")
 	}
 	name, hash := fields[0], fields[2]
 	switch {
 	case !fileName.MatchString(name):
-		return token, "", outbox.Invalid("name", "a name is a letter, then up to 99 letters, digits, dots, dashes or underscores")
+		return token, "", event.Invalid("name", "a name is a letter, then up to 99 letters, digits, dots, dashes or underscores")
 	case !fileHash.MatchString(hash):
-		return token, "", outbox.Invalid("", "the hash of %s is not 64 lower-case hexadecimal digits; outboxweb token hash prints it", name)
+		return token, "", event.Invalid("", "the hash of %s is not 64 lower-case hexadecimal digits; outboxweb token hash prints it", name)
 	}
-	role, err := outbox.ParseRole(fields[1])
-	return outbox.Token{Name: name, Role: role, CreatedBy: "tokens file"}, hash, err
+	role, err := operator.ParseRole(fields[1])
+	return operator.Token{Name: name, Role: role, CreatedBy: "tokens file"}, hash, err
 }
 
 // fromFile lists the tokens of the server's file.
-func (s *Tokens) fromFile() []outbox.Token {
-	all := make([]outbox.Token, 0, len(s.File))
+func (s *Tokens) fromFile() []operator.Token {
+	all := make([]operator.Token, 0, len(s.File))
 	for _, token := range s.File {
 		all = append(all, token)
 	}

@@ -6,36 +6,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/tokens"
 )
 
 // token creates a token that is valid for a while.
-func token(f *fixture, hash string, role outbox.Role, valid time.Duration) outbox.Token {
-	return must.Get(f.CreateToken(f.Ctx, outbox.Command{By: outbox.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))).Or(f.TB)
+func token(f *fixture, hash string, role operator.Role, valid time.Duration) operator.Token {
+	return must.Get(f.CreateToken(f.Ctx, operator.Command{By: operator.Operator{Name: "scene"}}, hash, role, "deploy", f.Clock.Now().Add(valid))).Or(f.TB)
 }
 
 func TestToken_isFoundByItsHashUntilItIsRevoked(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	made, err := f.CreateToken(f.Ctx, ana("for the deploys"), "h-1", outbox.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))
+	made, err := f.CreateToken(f.Ctx, ana("for the deploys"), "h-1", operator.RoleOperator, "deploy", f.Clock.Now().Add(time.Hour))
 	must.Need(t, err == nil && made.ID == 1 && made.CreatedBy == "ana" && made.CreatedAt.Equal(f.Clock.Now()), "made %+v, %v", made, err)
 	must.Equal(t, must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t), made, "found")
 	for _, hash := range []string{"", "h", "H-1", "h-2"} {
-		refused(t, storetest.No(f.TokenByHash(f.Ctx, hash)), outbox.ErrNotFound, "no such token")
+		refused(t, storetest.No(f.TokenByHash(f.Ctx, hash)), event.ErrNotFound, "no such token")
 	}
 	f.Clock.Advance(time.Minute)
 	gone, err := f.RevokeToken(f.Ctx, ana("leaked"), made.ID)
 	must.Hold(t, err == nil && gone.State(f.Clock.Now()) == "revoked" && gone.RevokedBy == "ana", "revoked %+v, %v", gone, err)
 	must.Equal(t, must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t).State(f.Clock.Now()), "revoked", "found")
 	f.Clock.Advance(time.Minute)
-	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), made.ID)), outbox.ErrConflict, "token 1 was revoked by ana 1 m")
-	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), 7)), outbox.ErrNotFound, "no token 7")
-	acts, err := f.AuditLogOf(f.Ctx, 10, outbox.TokenTarget(made.ID))
-	must.Need(t, err == nil && len(acts) == 3 && acts[0].Outcome == outbox.AuditRefused && acts[1].Action == outbox.ActionTokenRevoke && acts[2].Action == outbox.ActionTokenCreate, "acts on the token: %+v, %v", acts, err)
+	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), made.ID)), event.ErrConflict, "token 1 was revoked by ana 1 m")
+	refused(t, storetest.No(f.RevokeToken(f.Ctx, ana(""), 7)), event.ErrNotFound, "no token 7")
+	acts, err := f.AuditLogOf(f.Ctx, 10, operator.TokenTarget(made.ID))
+	must.Need(t, err == nil && len(acts) == 3 && acts[0].Outcome == operator.AuditRefused && acts[1].Action == operator.ActionTokenRevoke && acts[2].Action == operator.ActionTokenCreate, "acts on the token: %+v, %v", acts, err)
 	for _, hidden := range storetest.Texts(t, f.JournalDB, `select before || after || result || target from audit_log`) {
 		must.Hold(t, !strings.Contains(hidden, "h-1"), "the audit record has the hash: %s", hidden)
 	}
@@ -46,24 +47,24 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 	f := open(t)
 	const hour = time.Hour
 	for _, c := range []struct {
-		role  outbox.Role
+		role  operator.Role
 		note  string
 		valid time.Duration
 		text  string
 	}{
 		{"root", "", hour, `unknown role "root"`},
 		{"", "", hour, "unknown role"},
-		{outbox.RoleViewer, strings.Repeat("n", 101), hour, "101 bytes"},
-		{outbox.RoleViewer, "two\nlines", hour, "one line"},
-		{outbox.RoleViewer, "\xff", hour, "one line"},
-		{outbox.RoleViewer, "", 59 * time.Second, "at least a minute"},
-		{outbox.RoleViewer, "", -hour, "at least a minute"},
-		{outbox.RoleViewer, "", 733 * 24 * hour, "two years"},
+		{operator.RoleViewer, strings.Repeat("n", 101), hour, "101 bytes"},
+		{operator.RoleViewer, "two\nlines", hour, "one line"},
+		{operator.RoleViewer, "\xff", hour, "one line"},
+		{operator.RoleViewer, "", 59 * time.Second, "at least a minute"},
+		{operator.RoleViewer, "", -hour, "at least a minute"},
+		{operator.RoleViewer, "", 733 * 24 * hour, "two years"},
 	} {
-		refused(t, storetest.No(f.CreateToken(f.Ctx, ana(""), "h-1", c.role, c.note, f.Clock.Now().Add(c.valid))), outbox.ErrInvalid, c.text)
+		refused(t, storetest.No(f.CreateToken(f.Ctx, ana(""), "h-1", c.role, c.note, f.Clock.Now().Add(c.valid))), event.ErrInvalid, c.text)
 	}
-	token(f, "h-1", outbox.RoleViewer, hour)
-	_, err := f.CreateToken(f.Ctx, ana(""), "h-1", outbox.RoleAdmin, "", f.Clock.Now().Add(hour))
+	token(f, "h-1", operator.RoleViewer, hour)
+	_, err := f.CreateToken(f.Ctx, ana(""), "h-1", operator.RoleAdmin, "", f.Clock.Now().Add(hour))
 	must.Hold(t, err != nil, "two tokens have one hash")
 	must.Equal(t, f.Number(`select count(*) from tokens`), 1, "there", "tokens")
 }
@@ -71,10 +72,10 @@ func TestToken_thatCannotBeIsRefused(t *testing.T) {
 func TestTokens_listsTheValidOnesFirst(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	token(f, "h-1", outbox.RoleViewer, time.Hour)
-	token(f, "h-2", outbox.RoleViewer, time.Minute)
-	token(f, "h-3", outbox.RoleViewer, time.Hour)
-	token(f, "h-4", outbox.RoleViewer, time.Hour)
+	token(f, "h-1", operator.RoleViewer, time.Hour)
+	token(f, "h-2", operator.RoleViewer, time.Minute)
+	token(f, "h-3", operator.RoleViewer, time.Hour)
+	token(f, "h-4", operator.RoleViewer, time.Hour)
 	must.Get(f.RevokeToken(f.Ctx, ana(""), 4)).Or(t)
 	f.Clock.Advance(2 * time.Minute)
 	list := must.Get(f.List(f.Ctx)).Or(t)
@@ -88,7 +89,7 @@ func TestTokens_listsTheValidOnesFirst(t *testing.T) {
 func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	token(f, "h-1", outbox.RoleViewer, time.Hour)
+	token(f, "h-1", operator.RoleViewer, time.Hour)
 	use := func() (noted time.Time) {
 		f.RecordTokenUse(f.Ctx, must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t))
 		if at := must.Get(f.TokenByHash(f.Ctx, "h-1")).Or(t).LastUsedAt; at != nil {
@@ -116,17 +117,17 @@ func TestTokens_areNoActionsOnACampaign(t *testing.T) {
 	f := open(t)
 	f.AppendN("a", 1)
 	f.MustPause("a")
-	token(f, "0123", outbox.RoleViewer, time.Hour)
-	refused(t, storetest.No(f.PauseCampaign(f.Ctx, ana(""), "a")), outbox.ErrConflict, "last action: pause by scene")
+	token(f, "0123", operator.RoleViewer, time.Hour)
+	refused(t, storetest.No(f.PauseCampaign(f.Ctx, ana(""), "a")), event.ErrConflict, "last action: pause by scene")
 }
 
 // A token of the file is found without a database row, beats one with its hash, never expires, and its use changes nothing.
 func TestToken_ofTheFile(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	fromFile := outbox.Token{Name: "deploy", Role: outbox.RoleAdmin, CreatedBy: "tokens file"}
-	f.File = map[string]outbox.Token{"h-1": fromFile}
-	made := token(f, "h-1", outbox.RoleViewer, time.Hour)
+	fromFile := operator.Token{Name: "deploy", Role: operator.RoleAdmin, CreatedBy: "tokens file"}
+	f.File = map[string]operator.Token{"h-1": fromFile}
+	made := token(f, "h-1", operator.RoleViewer, time.Hour)
 	f.Clock.Advance(2 * time.Hour)
 	found, err := f.TokenByHash(f.Ctx, "h-1")
 	must.Hold(t, err == nil && found == fromFile && found.State(f.Clock.Now()) == "valid" && found.Identity().Name == "token deploy", "found %+v, %v", found, err)
@@ -138,12 +139,12 @@ func TestToken_ofTheFile(t *testing.T) {
 // kinds are all operator actions on tokens.
 var kinds = storetest.Kinds[*fixture]{Open: open, Base: func(f *fixture) *storetest.Fixture { return f.Fixture }, Beside: func(f *fixture) *fixture { return around(f.Fixture.Beside()) }, All: []storetest.Kind[*fixture]{
 	{Action: "token_create", Scene: func(*fixture) {},
-		Do: func(f *fixture, o outbox.Command) (any, error) {
-			return f.CreateToken(f.Ctx, o, "0123", outbox.RoleViewer, "deploy", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+		Do: func(f *fixture, o operator.Command) (any, error) {
+			return f.CreateToken(f.Ctx, o, "0123", operator.RoleViewer, "deploy", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
 		},
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from tokens`) == 0 }},
-	{Action: "token_revoke", Scene: func(f *fixture) { token(f, "0123", outbox.RoleViewer, time.Hour) },
-		Do:     func(f *fixture, o outbox.Command) (any, error) { return f.RevokeToken(f.Ctx, o, 1) },
+	{Action: "token_revoke", Scene: func(f *fixture) { token(f, "0123", operator.RoleViewer, time.Hour) },
+		Do:     func(f *fixture, o operator.Command) (any, error) { return f.RevokeToken(f.Ctx, o, 1) },
 		Undone: func(f *fixture) bool { return f.Number(`select count(*) from tokens where revoked_at is null`) == 1 }},
 }}
 
@@ -154,7 +155,7 @@ func TestActions_keepToTheRulesOfAllActions(t *testing.T) {
 
 func TestActions_areAllThatLeaveARecord(t *testing.T) {
 	t.Parallel()
-	kinds.MustHave(t, func(a outbox.Action) bool { return strings.HasPrefix(string(a), "token_") })
+	kinds.MustHave(t, func(a operator.Action) bool { return strings.HasPrefix(string(a), "token_") })
 }
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m, "")) }

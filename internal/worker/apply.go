@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sort"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
@@ -79,7 +79,7 @@ func (a *application) run(ctx context.Context) error {
 
 // stopAt returns the reason why an event is not tried: it has aborted a transaction of this
 // wave, or it is not sound.
-func (a *application) stopAt(e *outbox.Event) error {
+func (a *application) stopAt(e *event.Event) error {
 	p := a.part
 	if p.failure == nil || p.cut != e.Seq {
 		p.result.Failure = a.worker.Failure(errors.New(p.reason))
@@ -94,7 +94,7 @@ func (a *application) stopAt(e *outbox.Event) error {
 
 // applySound applies events that may be applied, without the projections that are paused for all
 // campaigns or not loaded here, and resolves the failures at those events.
-func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err error) {
+func (a *application) applySound(ctx context.Context, todo []event.Event) (err error) {
 	if a.skip, err = a.tx.ExcludePaused(a.part.claim.CampaignID, a.mark, a.skip); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (a *application) applySound(ctx context.Context, todo []outbox.Event) (err 
 // how many of them may be; false when the part ends here. Events below the watermark count as
 // applied only when the event at the watermark is the one that the projections were built from.
 // The loaded hashes usually decide that; otherwise the journal is asked.
-func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound int, ok bool, err error) {
+func (a *application) compare(ctx context.Context) (todo []event.Event, sound int, ok bool, err error) {
 	p, mark := a.part, a.mark
 	todo, sound, at := p.above(mark.AppliedSeq)
 	next := len(todo) > 0 && todo[0].Seq == mark.AppliedSeq+1
@@ -155,7 +155,7 @@ func (a *application) compare(ctx context.Context) (todo []outbox.Event, sound i
 
 // above returns the part's events above a watermark, how many of them are sound, and the chain
 // hash of the event at the watermark, empty when it was not loaded.
-func (p *part) above(watermark int64) (todo []outbox.Event, sound int, at string) {
+func (p *part) above(watermark int64) (todo []event.Event, sound int, at string) {
 	for i := range p.events {
 		e := &p.events[i]
 		if e.Seq > watermark {
@@ -194,7 +194,7 @@ func (a *application) diverged(ctx context.Context) (bool, error) {
 }
 
 // applyBlindly sends the statements of events without waiting for their results.
-func (a *application) applyBlindly(ctx context.Context, todo []outbox.Event) error {
+func (a *application) applyBlindly(ctx context.Context, todo []event.Event) error {
 	t, last := a.attempt, &todo[len(todo)-1]
 	err := a.tx.Advance(last.CampaignID, a.part.claim.Epoch, todo[0].Seq-1, last.Seq, last.ChainHash)
 	for i := 0; err == nil && i < len(todo); i++ {
@@ -211,7 +211,7 @@ func (a *application) applyBlindly(ctx context.Context, todo []outbox.Event) err
 // applyAll applies events in runs as long as possible: first all of them; when an event fails,
 // those before it again, then the failed one alone, so that only its changes are rolled back. One that
 // hung as the first of its run is not tried alone: everybody would wait for it twice.
-func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
+func (a *application) applyAll(ctx context.Context, todo []event.Event) error {
 	for len(todo) > 0 {
 		run := a.nextRun(todo)
 		failedAt, err := a.applyRun(ctx, run)
@@ -219,7 +219,7 @@ func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 			return a.lost(ctx, err, run, failedAt)
 		}
 		switch {
-		case errors.Is(err, outbox.ErrLeaseLost):
+		case errors.Is(err, event.ErrLeaseLost):
 			return nil
 		case err == nil:
 			a.part.result.Applied = run[len(run)-1].Seq
@@ -237,7 +237,7 @@ func (a *application) applyAll(ctx context.Context, todo []outbox.Event) error {
 }
 
 // nextRun is the events to apply next: those before the suspect, or only the suspect.
-func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
+func (a *application) nextRun(todo []event.Event) []event.Event {
 	switch i := a.part.suspect - todo[0].Seq; {
 	case i == 0:
 		return todo[:1]
@@ -250,12 +250,12 @@ func (a *application) nextRun(todo []outbox.Event) []outbox.Event {
 // lost turns the loss of the transaction into its cause: an event that exceeded its deadline,
 // panicked, or ran the statement that aborted the transaction; otherwise a fault that counts as
 // no event's attempt.
-func (a *application) lost(ctx context.Context, err error, run []outbox.Event, failedAt int) error {
+func (a *application) lost(ctx context.Context, err error, run []event.Event, failedAt int) error {
 	var panicked *projection.PanicError
 	if errors.As(err, &panicked) {
 		return &fatalError{seq: panicked.Seq, projection: panicked.Projection, failure: a.worker.Failure(err)}
 	}
-	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, outbox.ErrBusy) || errors.Is(err, outbox.ErrFull) || sqldb.Outage(err) {
+	if failedAt >= len(run) || ctx.Err() != nil || errors.Is(err, event.ErrBusy) || errors.Is(err, event.ErrFull) || sqldb.Outage(err) {
 		return err
 	}
 	if !errors.Is(err, context.DeadlineExceeded) && projection.AtFault(err) == "" {
@@ -266,7 +266,7 @@ func (a *application) lost(ctx context.Context, err error, run []outbox.Event, f
 
 // applyRun applies consecutive events inside one savepoint, and advances the watermark first.
 // When an event fails the whole run is rolled back and its index is returned.
-func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedAt int, err error) {
+func (a *application) applyRun(ctx context.Context, run []event.Event) (failedAt int, err error) {
 	// A suspect's statements are sent one by one, to find the one that fails.
 	a.gathered = run[0].Seq != a.part.suspect && !a.worker.runsCode(run) && a.tx.Gather()
 	if err := a.tx.Savepoint(); err != nil {
@@ -308,7 +308,7 @@ func (a *application) applyRun(ctx context.Context, run []outbox.Event) (failedA
 
 // applyEvent runs the projections for one event. A skipped event is only marked as skipped
 // over.
-func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
+func (a *application) applyEvent(ctx context.Context, e *event.Event) error {
 	if e.Skipped != nil {
 		return a.tx.PassOver(e)
 	}
@@ -318,7 +318,7 @@ func (a *application) applyEvent(ctx context.Context, e *outbox.Event) error {
 // fail records the failure of an event that was tried alone and decides what follows. When its
 // projection quarantines rather than blocks, and this was the last attempt, the projection is
 // quarantined and again is true: the event must be applied without it.
-func (a *application) fail(e *outbox.Event, cause error) (again bool, err error) {
+func (a *application) fail(e *event.Event, cause error) (again bool, err error) {
 	f := a.worker.Failure(projection.CutOff(cause, a.worker.eventLimit(e)))
 	attempts, own := 1, 1
 	if e.Seq == a.part.claim.First {
@@ -359,7 +359,7 @@ func (a *application) fail(e *outbox.Event, cause error) (again bool, err error)
 // unredacted, so they are made from the redacted message.
 func (w *Worker) Failure(err error) *readmodel.Failure {
 	text := err.Error()
-	f := &readmodel.Failure{Message: text, Fingerprint: outbox.Fingerprint(w.Redact.Text(text))}
+	f := &readmodel.Failure{Message: text, Fingerprint: event.Fingerprint(w.Redact.Text(text))}
 	if p := w.Set.Named(projection.AtFault(err)); p != nil { // a failure of the engine's own statements is never permanent
 		f.Projection, f.Version, f.Permanent, f.MaxAttempts = p.Name, p.Version, sqldb.Permanent(err), p.MaxAttempts
 	}

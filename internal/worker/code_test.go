@@ -12,13 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -64,7 +66,7 @@ func tallyCode(change ...func(*projection.Code)) []projection.Code {
 	return []projection.Code{c}
 }
 
-func tallyEvent(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+func tallyEvent(ctx context.Context, tx *projection.CodeTx, e *event.Event) error {
 	rows, err := tx.Query(ctx, `select n from tally_types where campaign_id = $1 and event_type = $2`, e.CampaignID, e.EventType)
 	if err != nil {
 		return err
@@ -84,7 +86,7 @@ on conflict (campaign_id, event_type) do update set n = $3, last_seq = $4`, e.Ca
 on conflict (campaign_id) do update set events = tally_campaigns.events + 1, last_actor = excluded.last_actor`, e.CampaignID, e.ActorID)
 }
 
-func tallyName(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+func tallyName(ctx context.Context, tx *projection.CodeTx, e *event.Event) error {
 	var payload struct{ Name string }
 	if err := json.Unmarshal(e.Payload, &payload); err != nil {
 		return err
@@ -106,9 +108,9 @@ func TestGoProjection_makesTheRowsOfItsSQLTwin(t *testing.T) {
 		must.Equal(t, digestsOf(t, code, events), want, "digests by campaign")
 
 		run := code.RunToEnd(enginetest.Everything)
-		must.Hold(t, run.Status == outbox.RunCompleted && run.Verdict == outbox.VerdictMatch && run.Counts.Matched == int64(len(want)), "verify %+v", run)
+		must.Hold(t, run.Status == replay.RunCompleted && run.Verdict == campaign.VerdictMatch && run.Counts.Matched == int64(len(want)), "verify %+v", run)
 		code.ExecProjections(`update tally_types set n = n + 1 where event_type = 'campaign.created'`)
-		code.RunToEnd(outbox.RunRequest{Kind: outbox.RunRebuild, All: true})
+		code.RunToEnd(replay.RunRequest{Kind: replay.RunRebuild, All: true})
 		must.Equal(t, digestsOf(t, code, events), want, "digests by campaign")
 	})
 }
@@ -118,11 +120,11 @@ func TestGoProjection_panicNamesItsLineAndIsLoggedOnce(t *testing.T) {
 	var rooms map[string]int // nobody made it
 	var log strings.Builder
 	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
-		c.On["nil"] = func(context.Context, *projection.CodeTx, *outbox.Event) error {
+		c.On["nil"] = func(context.Context, *projection.CodeTx, *event.Event) error {
 			rooms["a"]++ // the line that panics
 			return nil
 		}
-		c.On["error"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { return errors.New("no such room") }
+		c.On["error"] = func(context.Context, *projection.CodeTx, *event.Event) error { return errors.New("no such room") }
 	}), enginetest.At(storetest.NewClock()), enginetest.MaxAttempts(3), func(o *enginetest.Options) { o.Worker.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	b.MustAppend(enginetest.EventOf("a", "nil", `{}`), enginetest.EventOf("b", "error", `{}`))
 	for range 3 {
@@ -134,7 +136,7 @@ func TestGoProjection_panicNamesItsLineAndIsLoggedOnce(t *testing.T) {
 	for _, want := range []string{"level=WARN", "campaign=a seq=1", `projection=tally panic="assignment to entry in nil map"`, "code_test.go:"} {
 		must.Hold(t, strings.Contains(log.String(), want), "the log lacks %q:\n%s", want, log.String())
 	}
-	must.Equal(t, b.MustRow("a", 1).Row.Status, outbox.Dead, "the row")
+	must.Equal(t, b.MustRow("a", 1).Row.Status, event.Dead, "the row")
 	source := must.Get(os.ReadFile("code_test.go")).Or(t)
 	before, _, _ := strings.Cut(string(source), "// the line that panics")
 	said, stack, _ := strings.Cut(b.MustRow("a", 1).Row.LastError, "\n")
@@ -152,15 +154,15 @@ func TestGoProjection_thatHangsIsCalledOnceForEachAttempt(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
-		c.On["hanging"] = func(ctx context.Context, _ *projection.CodeTx, _ *outbox.Event) error {
+		c.On["hanging"] = func(ctx context.Context, _ *projection.CodeTx, _ *event.Event) error {
 			calls++
 			<-ctx.Done()
 			return ctx.Err()
 		}
 	}), enginetest.MaxAttempts(1), enginetest.EventTimeout(300*time.Millisecond))
-	b.Feed(append([]outbox.Event{enginetest.EventOf("a", "hanging", `{}`)}, enginetest.Notes("a", 3)...)...)
+	b.Feed(append([]event.Event{enginetest.EventOf("a", "hanging", `{}`)}, enginetest.Notes("a", 3)...)...)
 	row := b.MustRow("a", 1).Row
-	must.Hold(t, row.Status == outbox.Dead && calls == 1, "the event is %s after %d calls in one attempt, want it dead after one", row.Status, calls)
+	must.Hold(t, row.Status == event.Dead && calls == 1, "the event is %s after %d calls in one attempt, want it dead after one", row.Status, calls)
 }
 
 func TestGoProjection_failureIsItsOwn(t *testing.T) {
@@ -173,30 +175,30 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 		handler    projection.Handler
 		options    []enginetest.Option
 	}{
-		{"a panic", "panic: boom", func(context.Context, *projection.CodeTx, *outbox.Event) error { panic("boom") }, nil},
-		{"an error", "no such wallet", func(context.Context, *projection.CodeTx, *outbox.Event) error { return errors.New("no such wallet") }, nil},
-		{"an error of a statement that it ignores", "tally_campaigns", func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+		{"a panic", "panic: boom", func(context.Context, *projection.CodeTx, *event.Event) error { panic("boom") }, nil},
+		{"an error", "no such wallet", func(context.Context, *projection.CodeTx, *event.Event) error { return errors.New("no such wallet") }, nil},
+		{"an error of a statement that it ignores", "tally_campaigns", func(ctx context.Context, tx *projection.CodeTx, e *event.Event) error {
 			_ = tx.Exec(ctx, `insert into tally_campaigns (campaign_id, events, last_actor) values ($1, 1, null)`, e.CampaignID)
 			return nil
 		}, nil},
-		{"a hang that ignores its context", "was cut off", func(ctx context.Context, tx *projection.CodeTx, _ *outbox.Event) error {
+		{"a hang that ignores its context", "was cut off", func(ctx context.Context, tx *projection.CodeTx, _ *event.Event) error {
 			kept = tx
 			<-release
 			return nil
 		}, []enginetest.Option{enginetest.EventTimeout(300 * time.Millisecond)}},
-		{"a query that does not end", "was cut off", func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+		{"a query that does not end", "was cut off", func(ctx context.Context, tx *projection.CodeTx, e *event.Event) error {
 			return storetest.No(tx.Query(ctx, `with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n`))
 		}, []enginetest.Option{enginetest.EventTimeout(300 * time.Millisecond)}},
-		{"rows of another table", `changes table "campaigns"`, func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+		{"rows of another table", `changes table "campaigns"`, func(ctx context.Context, tx *projection.CodeTx, e *event.Event) error {
 			return tx.Exec(ctx, `delete from campaigns where campaign_id = $1`, e.CampaignID)
 		}, nil},
-		{"rows of every campaign", "does not name campaign_id", func(ctx context.Context, tx *projection.CodeTx, _ *outbox.Event) error {
+		{"rows of every campaign", "does not name campaign_id", func(ctx context.Context, tx *projection.CodeTx, _ *event.Event) error {
 			return tx.Exec(ctx, `update tally_types set n = 0`)
 		}, nil},
-		{"a change in a query", "use Exec to change rows", func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+		{"a change in a query", "use Exec to change rows", func(ctx context.Context, tx *projection.CodeTx, e *event.Event) error {
 			return storetest.No(tx.Query(ctx, `delete from tally_types where campaign_id = $1 returning n`, e.CampaignID))
 		}, nil},
-		{"a query of another's table", `table "other_rows" belongs to projection "other"`, func(ctx context.Context, tx *projection.CodeTx, e *outbox.Event) error {
+		{"a query of another's table", `table "other_rows" belongs to projection "other"`, func(ctx context.Context, tx *projection.CodeTx, e *event.Event) error {
 			return storetest.No(tx.Query(ctx, `select n from other_rows where campaign_id = $1`, e.CampaignID))
 		}, nil},
 	} {
@@ -210,7 +212,7 @@ func TestGoProjection_failureIsItsOwn(t *testing.T) {
 			b.Feed(enginetest.Notes("z", 3)...)
 			must.Equal(t, b.MustCampaign("a").AppliedSeq+b.MustCampaign("z").AppliedSeq, 6, "the events of others that are applied")
 			row := b.MustRow("culprit", 2).Row
-			must.Hold(t, row.Status == outbox.Dead && strings.Contains(row.LastError, tt.want) && strings.Contains(row.LastError, "projection tally (code_test.go:"), "row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
+			must.Hold(t, row.Status == event.Dead && strings.Contains(row.LastError, tt.want) && strings.Contains(row.LastError, "projection tally (code_test.go:"), "row %s: %q, want it dead of %q in code_test.go", row.Status, row.LastError, tt.want)
 			must.Equal(t, b.MustCampaign("culprit").AppliedSeq, 1, "the campaign is at event")
 			must.Equal(t, b.RunToEnd(enginetest.Everything).Counts.Matched, 3, "verify")
 		})
@@ -228,7 +230,7 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	b := enginetest.OpenCode(t, dbtest.New(t), tallyCode(func(c *projection.Code) {
-		c.On["poison"] = func(context.Context, *projection.CodeTx, *outbox.Event) error { <-release; return nil }
+		c.On["poison"] = func(context.Context, *projection.CodeTx, *event.Event) error { <-release; return nil }
 	}), enginetest.EventTimeout(20*time.Millisecond), enginetest.MaxAttempts(1))
 	const campaigns = 60 // a busy machine cuts off some before they are called
 	for i := range campaigns {
@@ -239,9 +241,9 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 	for i := range campaigns {
 		row := b.MustRow(fmt.Sprint("c-", i), 1)
 		switch text := row.Row.LastError; {
-		case row.Row.Status == outbox.Dead && strings.Contains(text, "was cut off") && len(row.Attempts) == 1:
+		case row.Row.Status == event.Dead && strings.Contains(text, "was cut off") && len(row.Attempts) == 1:
 			cut++
-		case row.Row.Status == outbox.Failed && strings.Contains(text, "calls of this projection's functions have not returned, the last of them for poison at code_test.go:") &&
+		case row.Row.Status == event.Failed && strings.Contains(text, "calls of this projection's functions have not returned, the last of them for poison at code_test.go:") &&
 			row.Row.AttemptCount == 0 && len(row.Attempts) == 0:
 			waiting++
 		default:
@@ -249,12 +251,12 @@ func TestGoProjection_hungCallsAreBounded(t *testing.T) {
 		}
 	}
 	must.Hold(t, cut+waiting == campaigns && waiting != 0, "%d cut off and %d wait, want %d and some that wait", cut, waiting, campaigns)
-	for _, g := range must.Get(b.Store.ErrorGroups(t.Context())).Or(t).Assessed(outbox.Running{Versions: map[string]string{"tally": "1"}}, nil) {
+	for _, g := range must.Get(b.Store.ErrorGroups(t.Context())).Or(t).Assessed(campaign.Running{Versions: map[string]string{"tally": "1"}}, nil) {
 		must.Hold(t, (g.Dead != 0 || strings.Contains(g.Verdict, "it is tried once the process is restarted")) && (g.Dead <= 0 || g.Alike == g.Attempts), "%q is judged %q, with %d of %d attempts alike", g.Example, g.Verdict, g.Alike, g.Attempts)
 	}
 	close(release)
 	for storetest.Column[int](t, b.JournalDB, `select count(*) from projection_apply_outbox where status = 'failed'`)[0] > 0 {
-		must.Get(b.RetryFailed(t.Context(), enginetest.Operator, outbox.RequeueFilter{})).Or(t)
+		must.Get(b.RetryFailed(t.Context(), enginetest.Operator, campaign.RequeueFilter{})).Or(t)
 		b.Drain()
 	}
 	// On a busy machine the limit of 20 ms may cut off some of those that waited, too.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/enginetest"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -25,10 +25,10 @@ on conflict (campaign_id, entity_id) do update set total = tally.total + exclude
 `
 
 // countedEvents are events that alternate between campaigns.
-func countedEvents(campaigns, each int) (events []outbox.Event) {
+func countedEvents(campaigns, each int) (events []event.Event) {
 	for i := range each {
 		for c := range campaigns {
-			events = append(events, outbox.Event{CampaignID: fmt.Sprintf("c-%05d", c), EventType: "counted", EntityID: fmt.Sprintf("e-%d", i%10), Payload: []byte(`{"amount":1}`)})
+			events = append(events, event.Event{CampaignID: fmt.Sprintf("c-%05d", c), EventType: "counted", EntityID: fmt.Sprintf("e-%d", i%10), Payload: []byte(`{"amount":1}`)})
 		}
 	}
 	return events

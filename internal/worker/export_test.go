@@ -4,7 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 )
 
@@ -18,7 +19,7 @@ func (w *Worker) Counted() queue.Settled {
 // TimedSteps are the periodic steps of Run.
 func (w *Worker) TimedSteps() []func(context.Context) (bool, error) {
 	poll := w.Pass
-	if w.Mode == outbox.ModeShadow {
+	if w.Mode == campaign.ModeShadow {
 		poll = w.Rehearse
 	}
 	return []func(context.Context) (bool, error){poll, w.reconcile, w.selfCheck(), w.heartbeat}
@@ -31,7 +32,7 @@ func (w *Worker) Hurry() {
 
 // Limit limits the time that events of a type may take, and leaves others the store's limit.
 func (w *Worker) Limit(eventType string, limit time.Duration) {
-	w.eventLimit = func(e *outbox.Event) time.Duration {
+	w.eventLimit = func(e *event.Event) time.Duration {
 		if e.EventType == eventType {
 			return limit
 		}

@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -30,12 +32,12 @@ func TestPass_undoesOnlyTheFailingEventAndWritesItsHistory(t *testing.T) {
 
 	b.MustHaveAppliedEach("a c", 4).MustHaveApplied("b", 2)
 	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select balance + 1000 * spent from accounts`), []int{1007}, "balance and spendings")
-	b.MustStand("b", 3, outbox.Failed, 1).MustStand("b", 4, outbox.Pending, 0).MustStand("b", 5, outbox.Pending, 0)
+	b.MustStand("b", 3, event.Failed, 1).MustStand("b", 4, event.Pending, 0).MustStand("b", 5, event.Pending, 0)
 	r := b.MustRow("b", 3)
 	must.Need(t, len(r.Attempts) == 1, "%d attempts, want 1", len(r.Attempts))
 	a := r.Attempts[0]
 	must.Hold(t, strings.Contains(a.Error, "projection accounts (01.sql:") && strings.Contains(a.Error, checkFailed(b)), "the error does not say where and why: %s", a.Error)
-	want := outbox.Attempt{Attempt: 1, Worker: b.Worker.ID(), Build: "test", At: b.Clock.Now(), Error: a.Error, Fingerprint: outbox.Fingerprint(hide.Text(a.Error)),
+	want := campaign.Attempt{Attempt: 1, Worker: b.Worker.ID(), Build: "test", At: b.Clock.Now(), Error: a.Error, Fingerprint: event.Fingerprint(hide.Text(a.Error)),
 		Projection: "accounts", ProjectionVersion: b.Set.Named("accounts").Version}
 	must.Hold(t, a == want && r.Row.LastError == a.Error && r.Row.Fingerprint == a.Fingerprint, "attempt = %+v, want %+v; the row says %q, %q", a, want, r.Row.LastError, r.Row.Fingerprint)
 	must.Hold(t, strings.Contains(a.Fingerprint, redact.Mark), "what is hidden is in the fingerprint %q", a.Fingerprint)
@@ -74,9 +76,9 @@ func checkFailed(b *enginetest.Engine) string {
 func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing}, enginetest.At(storetest.NewClock()))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { panic("out of cheese") })
-	b.Pass(slices.Concat(enginetest.Notes("a", 3), []outbox.Event{enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b")}, enginetest.Notes("c", 3))...)
+	b.Pass(slices.Concat(enginetest.Notes("a", 3), []event.Event{enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b")}, enginetest.Notes("c", 3))...)
 
-	b.MustHaveAppliedEach("a c", 3).MustHaveApplied("b", 1).MustStand("b", 2, outbox.Failed, 1)
+	b.MustHaveAppliedEach("a c", 3).MustHaveApplied("b", 1).MustStand("b", 2, event.Failed, 1)
 	text := b.MustRow("b", 2).Attempts[0].Error
 	must.Hold(t, strings.Contains(text, "panic while applying event 2: out of cheese") && strings.Contains(text, "failure_test.go"), "the attempt lacks the panic or its stack: %s", text)
 	left := storetest.Column[int](t, b.ProjectionsDB, `select seq from probing`)
@@ -84,7 +86,7 @@ func TestSQLitePass_recordsAPanicAsAFailedAttempt(t *testing.T) {
 	must.Equal(t, b.OpenFailures(), []string{"b probing 2 1"}, "open failures")
 
 	b.Clock.Advance(time.Second)
-	b.Feed(enginetest.Notes("c", 2)...).MustHaveApplied("c", 5).MustStand("b", 2, outbox.Failed, 2).Sound()
+	b.Feed(enginetest.Notes("c", 2)...).MustHaveApplied("c", 5).MustStand("b", 2, event.Failed, 2).Sound()
 }
 
 // forever writes a row and then never ends, on an event of type endless.
@@ -134,7 +136,7 @@ func TestPass_cutsAHangingEvent(t *testing.T) {
 	}
 	b.MustHaveAppliedEach("a d", 3)
 	for _, hanging := range []string{"b", "c"} {
-		b.MustHaveApplied(hanging, 1).MustStand(hanging, 2, outbox.Failed, 1)
+		b.MustHaveApplied(hanging, 1).MustStand(hanging, 2, event.Failed, 1)
 		text := b.MustRow(hanging, 2).Row.LastError
 		must.Hold(t, strings.Contains(text, "took longer than ") && strings.Contains(text, "s and was cut off"), "the error does not say that the event was cut off: %s", text)
 	}
@@ -154,7 +156,7 @@ func TestSQLitePass_countsNoAttemptWhileADatabaseIsBusy(t *testing.T) {
 		other.SetMaxOpenConns(1)
 		must.Get(other.Exec(`begin immediate`)).Or(t)
 		_, err := b.Worker.Pass(t.Context())
-		must.Hold(t, errors.Is(err, outbox.ErrBusy), "with %s locked by somebody else: error = %v, want ErrBusy", file, err)
+		must.Hold(t, errors.Is(err, event.ErrBusy), "with %s locked by somebody else: error = %v, want ErrBusy", file, err)
 		must.Get(other.Exec(`rollback`)).Or(t)
 
 		mustBeUntouched(t, b)
@@ -191,7 +193,7 @@ func TestSQLitePass_countsNoAttemptWhenTheDiskIsFull(t *testing.T) {
 	mustBeUntouched(t, b)
 	b.MustHaveApplied("a", 0)
 	faults := b.ReadModel().Faults()
-	must.Hold(t, errors.Is(err, outbox.ErrFull) && len(faults) == 1 && faults[0].Kind == outbox.FaultFull && !faults[0].Since.After(time.Now()), "%v, and the faults are %+v", err, faults)
+	must.Hold(t, errors.Is(err, event.ErrFull) && len(faults) == 1 && faults[0].Kind == database.FaultFull && !faults[0].Since.After(time.Now()), "%v, and the faults are %+v", err, faults)
 
 	stuffed.Store(false)
 	b.Drain()
@@ -208,12 +210,12 @@ func TestPass_advancesOverWhatNoProjectionHandles(t *testing.T) {
 
 func TestPass_advancesOverAuditOnlyEventsAndTouchesNothing(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger})
-	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]outbox.Intent{"remarked": outbox.IntentAuditOnly}))
+	must.OK(t, b.RegisterEventTypes(t.Context(), map[string]event.Intent{"remarked": event.IntentAuditOnly}))
 	remarked := enginetest.EventOf("a", "remarked", `{}`)
 	b.Feed(remarked, enginetest.Noted("a"), remarked, remarked, enginetest.Noted("a"), remarked)
 	must.Equal(t, storetest.Column[int](t, b.ProjectionsDB, `select seq from ledger_history order by id`), []int{2, 5}, "projections saw events")
 	c := b.MustCampaign("a")
-	must.Hold(t, c.AppliedSeq == 6 && c.State() == outbox.StateCurrent, "applied seq %d, state %s; want 6, current", c.AppliedSeq, c.State())
+	must.Hold(t, c.AppliedSeq == 6 && c.State() == campaign.StateCurrent, "applied seq %d, state %s; want 6, current", c.AppliedSeq, c.State())
 	b.Sound()
 }
 
@@ -248,12 +250,12 @@ func TestPass_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
 			b.ExecProjections(c.broken)
 		}
 		id := fmt.Sprint("c-", i)
-		b.Feed(enginetest.EventOf(id, c.eventType, c.payload), enginetest.Noted(id)).MustStand(id, 1, outbox.Dead, 1)
-		b.MustStand(id, 2, outbox.Pending, 0)
+		b.Feed(enginetest.EventOf(id, c.eventType, c.payload), enginetest.Noted(id)).MustStand(id, 1, event.Dead, 1)
+		b.MustStand(id, 2, event.Pending, 0)
 		at := b.MustRow(id, 1).Attempts[0]
 		want := b.Set.Named("strict").Version
 		must.Hold(t, at.Permanent && at.Projection == "strict" && at.ProjectionVersion == want, "%s: the attempt is %+v, want a permanent one of version %s", c.name, at, want)
-		must.Equal(t, b.MustCampaign(id).HeadStatus, outbox.Dead, c.name, "the head of the campaign")
+		must.Equal(t, b.MustCampaign(id).HeadStatus, event.Dead, c.name, "the head of the campaign")
 	}
 	b.Sound()
 }
@@ -264,7 +266,7 @@ func TestPass_triesAgainWhatMaySucceedLater(t *testing.T) {
 	for _, broken := range []string{`insert into strict_rows (campaign_id, name) values ('a', 'in the way')`, `drop table strict_rows`} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, strict))
 		b.ExecProjections(broken)
-		b.Pass(enginetest.EventOf("a", "required", `{"name":"x"}`)).MustStand("a", 1, outbox.Failed, 1)
+		b.Pass(enginetest.EventOf("a", "required", `{"name":"x"}`)).MustStand("a", 1, event.Failed, 1)
 		at := b.MustRow("a", 1).Attempts[0]
 		must.Hold(t, !at.Permanent && at.Projection == "strict", "%s: the attempt is %+v, want one of strict that is not permanent", broken, at)
 	}
@@ -285,7 +287,7 @@ insert into refused (campaign_id, n) values (:campaign_id, abs(:payload.n));
 	b := enginetest.Own(t, []string{enginetest.Ledger, refusing})
 	b.Pass(enginetest.EventOf("overflow", "told", `{"n":-9223372036854775808}`), enginetest.EventOf("raised", "told", `{"n":10}`))
 	for _, campaign := range []string{"overflow", "raised"} {
-		b.MustStand(campaign, 1, outbox.Failed, 1)
+		b.MustStand(campaign, 1, event.Failed, 1)
 		at := b.MustRow(campaign, 1).Attempts[0]
 		must.Hold(t, !at.Permanent, "%q is taken for permanent", at.Error)
 	}
@@ -300,10 +302,10 @@ func TestPass_setsAQuarantiningProjectionAsideAtOnceWhenItCanNeverFollow(t *test
 }
 
 func TestApplyInline_declaresAnEventDeadAtOnceThatCanNeverSucceed(t *testing.T) {
-	b := enginetest.Own(t, []string{enginetest.Ledger, strict}, enginetest.InMode(outbox.ModeInline))
+	b := enginetest.Own(t, []string{enginetest.Ledger, strict}, enginetest.InMode(campaign.ModeInline))
 	err := appendInline(t, b, enginetest.EventOf("a", "required", `{}`))
 	must.Need(t, err != nil && strings.Contains(err.Error(), "can never be applied with this version of the projection"), "an event that can never be applied was answered with %v", err)
-	b.MustStand("a", 1, outbox.Dead, 1)
+	b.MustStand("a", 1, event.Dead, 1)
 	at := b.MustRow("a", 1).Attempts[0]
 	must.Hold(t, at.Permanent, "the attempt is %+v, want a permanent one", at)
 }
@@ -316,10 +318,10 @@ func TestPass_triesAnEventAsOftenAsItsProjectionSays(t *testing.T) {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, impatient), enginetest.At(now), enginetest.MaxAttempts(server))
 		b.MustAppend(enginetest.Opened("a", 10), enginetest.Spent("a", 100))
 		for n := 1; n < most; n++ {
-			b.Pass().MustStand("a", 2, outbox.Failed, n)
+			b.Pass().MustStand("a", 2, event.Failed, n)
 			now.Advance(10 * time.Minute)
 		}
-		b.Pass().MustStand("a", 2, outbox.Dead, most)
+		b.Pass().MustStand("a", 2, event.Dead, most)
 	}
 }
 

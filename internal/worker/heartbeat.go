@@ -6,17 +6,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // heartbeat is the content of the last heartbeat. On SQLite an idle worker writes none, to
 // leave the disk alone: its silence means idleness, and its end is recorded or detected from
 // its process being gone. Where workers may run on other machines, it writes one every
-// outbox.HeartbeatInterval.
+// samples.HeartbeatInterval.
 type heartbeat struct {
 	mu    sync.Mutex
-	state outbox.InstanceState
+	state campaign.InstanceState
 	at    time.Time
 }
 
@@ -32,15 +33,15 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 	}
 	now := time.Now().UTC()
 	for _, other := range others {
-		if other.StoppedAt == nil && other.Process == outbox.ProcessGone {
+		if other.StoppedAt == nil && other.Process == campaign.ProcessGone {
 			err := w.Store.EndLeases(ctx, other.ID)
-			if errors.Is(err, outbox.ErrDamaged) { // the leases expire by themselves
+			if errors.Is(err, event.ErrDamaged) { // the leases expire by themselves
 				w.Logger.Error("leases of a dead process could not be released", "instance", other.ID, "error", err)
 			} else if err != nil {
 				return false, err
 			}
 			other.StoppedAt = &now
-			other.Rates = outbox.Throughput{}
+			other.Rates = campaign.Throughput{}
 			if err := w.Store.Heartbeat(ctx, other); err != nil {
 				return false, err
 			}
@@ -60,17 +61,17 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 }
 
 // definitions are those of the loaded projections.
-func (w *Worker) definitions() []outbox.Definition {
+func (w *Worker) definitions() []campaign.Definition {
 	if w.Set == nil {
 		return nil
 	}
-	files := map[string]outbox.RehearsalFile{}
+	files := map[string]campaign.RehearsalFile{}
 	for _, f := range w.Set.Files() {
-		files[f.Projection] = outbox.RehearsalFile{Name: f.Name, Text: f.Text}
+		files[f.Projection] = campaign.RehearsalFile{Name: f.Name, Text: f.Text}
 	}
-	var all []outbox.Definition
+	var all []campaign.Definition
 	for _, p := range w.Set.Projections() {
-		all = append(all, outbox.Definition{Projection: p.Name, Version: p.Version, File: files[p.Name]})
+		all = append(all, campaign.Definition{Projection: p.Name, Version: p.Version, File: files[p.Name]})
 	}
 	return all
 }
@@ -97,7 +98,7 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 }
 
 // reportStall reports to this process's probes whether anything is applied.
-func (w *Worker) reportStall(i outbox.InstanceState) {
+func (w *Worker) reportStall(i campaign.InstanceState) {
 	reason, gauge := "", 0.0
 	if i.Stalled {
 		reason, gauge = i.Trouble, 1
@@ -109,18 +110,18 @@ func (w *Worker) reportStall(i outbox.InstanceState) {
 }
 
 // troubled is counted, with the reason why the worker does not apply.
-func (w *Worker) troubled() outbox.InstanceState {
+func (w *Worker) troubled() campaign.InstanceState {
 	next := w.counted(time.Now())
 	next.Trouble, next.Stalled = w.troubles.sentence()
 	return next
 }
 
 // counted is the state with the current counters and the rates since the last heartbeat.
-func (w *Worker) counted(now time.Time) outbox.InstanceState {
+func (w *Worker) counted(now time.Time) campaign.InstanceState {
 	next := w.beat.state
 	next.Applied, next.Failed, next.Fenced = w.applied.Load(), w.failed.Load(), w.fenced.Load()
 	seconds := max(now.Sub(w.beat.at).Seconds(), 0.001)
-	next.Rates = outbox.Throughput{
+	next.Rates = campaign.Throughput{
 		AppliedPerSecond: float64(next.Applied-w.beat.state.Applied) / seconds,
 		FailedPerSecond:  float64(next.Failed-w.beat.state.Failed) / seconds,
 	}
@@ -136,7 +137,7 @@ func (w *Worker) stop(ctx context.Context) error {
 		return nil
 	}
 	last := w.counted(time.Now())
-	last.Rates = outbox.Throughput{}
+	last.Rates = campaign.Throughput{}
 	now := time.Now().UTC()
 	last.StoppedAt = &now
 	w.Store.NotifyOthers() // they take over the rest

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -21,24 +22,24 @@ func TestPass_tellsAProjectionNothingWhileItIsPausedForACampaign(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Tally})
 	b.Feed(enginetest.Notes("a b", 3)...)
 	h := must.Get(b.Runs.PauseProjection(b.Ctx, enginetest.Operator, "tally", "a", b.Infos)).Or(t)
-	must.Hold(t, h.State == outbox.CursorPaused && h.AppliedSeq == 3, "paused as %+v", h)
+	must.Hold(t, h.State == campaign.CursorPaused && h.AppliedSeq == 3, "paused as %+v", h)
 	b.PauseProjection("tally", "b")
 	h = b.ResumeProjection("tally", "b") // at the watermark
-	must.Hold(t, h.State == outbox.CursorLive && h.Behind == 0, "resumed as %+v, want live", h)
+	must.Hold(t, h.State == campaign.CursorLive && h.Behind == 0, "resumed as %+v, want live", h)
 	b.Feed(enginetest.Notes("a b", 2)...).MustHaveApplied("a", 5).MustHaveTold("tally", "a", 3).MustHaveTold("tally", "b", 5)
 	b.PauseProjection("tally", "b").MustHaveCursors("a tally 3 paused", "b tally 5 paused")
 
 	h = b.ResumeProjection("tally", "a")
-	must.Hold(t, h.State == outbox.CursorBehind && h.Behind == 1, "resumed as %+v, want behind", h)
+	must.Hold(t, h.State == campaign.CursorBehind && h.Behind == 1, "resumed as %+v, want behind", h)
 	b.Feed(enginetest.Noted("a")).MustHaveTold("tally", "a", 3).Sound()
 }
 
 func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 	t.Parallel()
-	for _, of := range []outbox.Mode{outbox.ModeOutbox, outbox.ModeInline} {
+	for _, of := range []campaign.Mode{campaign.ModeOutbox, campaign.ModeInline} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally), enginetest.InMode(of))
-		appendTo := func(events ...outbox.Event) {
-			if of == outbox.ModeInline {
+		appendTo := func(events ...event.Event) {
+			if of == campaign.ModeInline {
 				for e := range slices.Chunk(events, 1) {
 					must.OK(t, appendInline(t, b, e...))
 				}
@@ -55,7 +56,7 @@ func TestPass_setsTheCursorsOfAPauseForAllAsCampaignsMove(t *testing.T) {
 		b.MustHaveTold("tally", "new", 0).MustHaveApplied("moves", 4).Sound()
 
 		h := b.ResumeProjection("tally", "")
-		must.Hold(t, h.State == outbox.CursorLive && h.Behind == 2, "resumed as %+v, want two behind", h)
+		must.Hold(t, h.State == campaign.CursorLive && h.Behind == 2, "resumed as %+v, want two behind", h)
 		b.MustHaveCursors("moves tally 2 behind", "new tally 0 behind", "own tally 2 paused")
 		appendTo(enginetest.Notes("rests", 1)...)
 		b.MustHaveTold("tally", "rests", 3).Sound()
@@ -105,7 +106,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 			continue
 		}
 		h, err := one.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", id, one.Infos)
-		if errors.Is(err, outbox.ErrConflict) {
+		if errors.Is(err, event.ErrConflict) {
 			continue // it was paused for all campaigns meanwhile
 		}
 		must.OK(t, err)
@@ -162,10 +163,10 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 		b.Sound()
 		b.Clock.Advance(time.Hour)
 	}
-	page, err := b.Failures(t.Context(), outbox.FailureFilter{CampaignID: "b", Status: outbox.FailureOpen})
+	page, err := b.Failures(t.Context(), campaign.FailureFilter{CampaignID: "b", Status: campaign.FailureOpen})
 	must.Need(t, err == nil && len(page.Items) == 1, "failures %+v, %v", page, err)
 	f := page.Items[0]
-	must.Hold(t, f.EventType == "spent" && f.Fingerprint == outbox.Fingerprint(f.Message) && strings.HasPrefix(f.Message, "projection accounts") && f.LastAt.Sub(f.FirstAt) == 2*time.Hour, "failure %+v", f)
+	must.Hold(t, f.EventType == "spent" && f.Fingerprint == event.Fingerprint(f.Message) && strings.HasPrefix(f.Message, "projection accounts") && f.LastAt.Sub(f.FirstAt) == 2*time.Hour, "failure %+v", f)
 	b.ExecProjections(`update accounts set balance = 1000 where campaign_id = 'b'`)
 	b.MustRequeue("b", 2)
 	b.MustSkip("c", 3)
@@ -173,7 +174,7 @@ func TestPass_recordsEachFailedAttemptOfABlockingProjectionOnce(t *testing.T) {
 	open := b.OpenFailures()
 	must.Hold(t, len(open) == 0, "failures %q are open after their events were passed", open)
 	f, err = b.Failure(t.Context(), f.ID)
-	must.Hold(t, err == nil && f.Status == outbox.FailureResolved && f.ResolvedAt != nil && f.ResolvedAt.Equal(b.Clock.Now()) && f.Attempts == 3, "failure %+v, %v; want it resolved", f, err)
+	must.Hold(t, err == nil && f.Status == campaign.FailureResolved && f.ResolvedAt != nil && f.ResolvedAt.Equal(b.Clock.Now()) && f.Attempts == 3, "failure %+v, %v; want it resolved", f, err)
 	b.Sound()
 }
 
@@ -194,6 +195,6 @@ func TestUnskip_setsBackAProjectionThatWasPausedAtTheSkippedEvent(t *testing.T) 
 	b.MustUnskip("a", 2)
 	b.ExecProjections(`update accounts set balance = 1000`)
 	b.Drain().MustHaveCursors("a tally 1 paused")
-	must.Equal(t, b.ResumeProjection("tally", "a").State, outbox.CursorBehind, "resumed as")
+	must.Equal(t, b.ResumeProjection("tally", "a").State, campaign.CursorBehind, "resumed as")
 	b.Sound()
 }

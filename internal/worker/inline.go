@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 )
 
@@ -48,8 +49,8 @@ func (k *keyedMutex) unlock(key string) {
 }
 
 // ApplyInline applies every unapplied event of the campaign, on the caller's path. When an
-// event cannot be applied it is an outbox.ErrConflict refusal, and when the campaign may not be
-// applied now an outbox.ErrNotYet refusal; the remaining events then have rows and are left to
+// event cannot be applied it is an event.ErrConflict refusal, and when the campaign may not be
+// applied now an event.ErrNotYet refusal; the remaining events then have rows and are left to
 // a worker.
 func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queue.InlineWait)
@@ -80,26 +81,26 @@ func (w *Worker) catchUpInline(ctx context.Context, campaign string) error {
 }
 
 func busyInline(campaign string) error {
-	return &outbox.Refusal{Err: outbox.ErrNotYet, Detail: fmt.Sprintf("the event is appended but not applied: another process is applying events of campaign %q", campaign)}
+	return &event.Refusal{Err: event.ErrNotYet, Detail: fmt.Sprintf("the event is appended but not applied: another process is applying events of campaign %q", campaign)}
 }
 
 // claimInline claims the campaign's unapplied events, waiting for another process that holds
 // it. It returns false when everything is applied.
-func (w *Worker) claimInline(ctx context.Context, campaign string) (queue.Claim, bool, error) {
+func (w *Worker) claimInline(ctx context.Context, campaignID string) (queue.Claim, bool, error) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		claim, hold, err := w.Queue.ClaimInline(ctx, w.who, campaign, queue.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
+		claim, hold, err := w.Queue.ClaimInline(ctx, w.who, campaignID, queue.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
 		if err != nil && claim.Epoch > 0 {
 			err = errors.Join(err, w.releaseUncertain(ctx, []queue.Claim{claim}))
 		}
-		if err != nil || hold != outbox.BlockerLease {
-			return claim, hold == outbox.BlockerNone, err
+		if err != nil || hold != campaign.BlockerLease {
+			return claim, hold == campaign.BlockerNone, err
 		}
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return claim, false, busyInline(campaign)
+			return claim, false, busyInline(campaignID)
 		}
 	}
 }
@@ -116,11 +117,11 @@ func (w *Worker) applyInline(ctx context.Context, claim queue.Claim) (more bool,
 	}
 	switch r := wave.parts[0].result; {
 	case r.Failure != nil && r.Failure.Permanent:
-		return false, outbox.Conflict("event %d of campaign %q is in the journal but can never be applied with this version of the projection: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
+		return false, event.Conflict("event %d of campaign %q is in the journal but can never be applied with this version of the projection: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
 	case r.Failure != nil:
-		return false, outbox.Conflict("event %d of campaign %q is in the journal but cannot be applied: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
+		return false, event.Conflict("event %d of campaign %q is in the journal but cannot be applied: %s", r.Applied+1, claim.CampaignID, r.Failure.Message)
 	case r.Diverged != "":
-		return false, outbox.Conflict("campaign %q has diverged: %s; %s", claim.CampaignID, r.Diverged, outbox.RightJournalFirst)
+		return false, event.Conflict("campaign %q has diverged: %s; %s", claim.CampaignID, r.Diverged, campaign.RightJournalFirst)
 	default:
 		return !claim.Bare || r.Applied < claim.Last || rowsOf(claims) == int64(w.BatchSize), nil
 	}

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/size"
@@ -195,28 +196,28 @@ func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 
 func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 	t.Parallel()
-	for _, m := range outbox.Modes {
+	for _, m := range campaign.Modes {
 		t.Run(string(m), func(t *testing.T) {
 			b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(m), enginetest.Polling(time.Hour))
 			b.Worker.Hurry()
 			stop := b.Start()
-			me := func() outbox.InstanceState {
+			me := func() campaign.InstanceState {
 				all, err := b.Instances(t.Context())
 				must.Need(t, err == nil && len(all) <= 1, "instances %+v (%v), want one", all, err)
 				if len(all) == 0 {
-					return outbox.InstanceState{}
+					return campaign.InstanceState{}
 				}
 				return all[0]
 			}
-			var first outbox.InstanceState
+			var first campaign.InstanceState
 			storetest.Eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.Worker.ID() })
 			storetest.Eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.After(first.LastSeen) })
 			now := me()
 			state := now.State(now.LastSeen)
-			must.Hold(t, state == outbox.InstanceRunning && now.BeatEvery != 0, "an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)
-			must.Equal(t, now.State(now.LastSeen.Add(outbox.Recent)), outbox.InstanceSilent, "a worker that broke its promise")
+			must.Hold(t, state == campaign.InstanceRunning && now.BeatEvery != 0, "an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)
+			must.Equal(t, now.State(now.LastSeen.Add(campaign.Recent)), campaign.InstanceSilent, "a worker that broke its promise")
 			stop()
-			must.Equal(t, me().State(time.Now()), outbox.InstanceStopped, "a worker that ended")
+			must.Equal(t, me().State(time.Now()), campaign.InstanceStopped, "a worker that ended")
 		})
 	}
 }
@@ -241,14 +242,14 @@ func TestPass_ofAStaleWorkerAppliesNothingAgain(t *testing.T) {
 			must.OK(t, a.FinishClaims(t.Context(), stale))
 			must.OK(t, b.FinishClaims(t.Context(), held))
 		}
-		b.MustHaveApplied("c", 3).MustStand("d", 2, outbox.Failed, 1)
+		b.MustHaveApplied("c", 3).MustStand("d", 2, event.Failed, 1)
 		must.Equal(t, []queue.Settled{a.Worker.Counted(), b.Worker.Counted()}, []queue.Settled{{Fenced: 2}, {Applied: 4, Failed: 1}}, "the stale worker and the new owner counted")
 		a.Sound()
 	}
 }
 
 // quickRetries retries an event soon and never gives up.
-var quickRetries = outbox.Retry{MaxAttempts: 100_000, Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
+var quickRetries = event.Retry{MaxAttempts: 100_000, Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 
 // A process that stalls for longer than its lease loses it. When that happens to this one, the test retries with a longer lease.
 func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
@@ -348,9 +349,9 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	last := b.Clock.Now().Truncate(time.Minute)
 	b.Clock.Advance(210 * time.Second)
-	recorded := func() (map[time.Time]outbox.Point, []outbox.Marker) {
-		h := must.Get(b.Beside().History(t.Context(), outbox.Range{})).Or(t)
-		points := map[time.Time]outbox.Point{}
+	recorded := func() (map[time.Time]samples.Point, []samples.Marker) {
+		h := must.Get(b.Beside().History(t.Context(), samples.Range{})).Or(t)
+		points := map[time.Time]samples.Point{}
 		for _, p := range h.Points {
 			points[p.From] = p
 		}
@@ -364,19 +365,19 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 	}
 	if !b.OnPostgres() { // where heartbeats say it
 		sum := must.Get(b.Summary(t.Context())).Or(t)
-		must.Hold(t, !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == outbox.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v", sum.Worker.Running, sum.Instances)
+		must.Hold(t, !sum.Worker.Running && sum.Instances[0].State(sum.AsOf) == campaign.InstanceCrashed, "with a killed process alone, a worker is running: %v; instances are %+v", sum.Worker.Running, sum.Instances)
 		recorded()
 	}
 	b.Beside().Start()
 	storetest.Eventually(t, "the next process has started", func() bool {
 		all, err := b.Instances(t.Context())
-		return err == nil && len(all) == 2 && slices.ContainsFunc(all, func(i outbox.InstanceState) bool {
-			return i.ID == "gone" && i.StoppedAt != nil && i.State(b.Clock.Now()) == outbox.InstanceCrashed
+		return err == nil && len(all) == 2 && slices.ContainsFunc(all, func(i campaign.InstanceState) bool {
+			return i.ID == "gone" && i.StoppedAt != nil && i.State(b.Clock.Now()) == campaign.InstanceCrashed
 		})
 	})
 
 	points, markers := recorded()
-	must.Hold(t, len(markers) == 1 && markers[0].Kind == outbox.MarkerLost && markers[0].Subject == "gone" && markers[0].At.Truncate(time.Minute).Equal(last), "markers %+v, want one of the instance that was killed", markers)
+	must.Hold(t, len(markers) == 1 && markers[0].Kind == samples.MarkerLost && markers[0].Subject == "gone" && markers[0].At.Truncate(time.Minute).Equal(last), "markers %+v, want one of the instance that was killed", markers)
 	p := points[b.Clock.Now().Truncate(time.Minute)]
 	must.Hold(t, p.Applied+p.Failed == 0 && p.Counts.Dead == 1 && !p.LowerBound, "the minute of the start is %+v, want nothing applied and nothing failed", p)
 }
@@ -408,7 +409,7 @@ func TestHeartbeat_writesWhatWasCounted(t *testing.T) {
 	b.Feed(enginetest.Opened("a", 1), enginetest.Spent("a", 100))
 	written(2)
 	var c samples.Counts
-	c.Add(outbox.SeriesApplied, "", 3)
+	c.Add(samples.SeriesApplied, "", 3)
 	b.Samples.Count(b.Worker.ID(), &c)
 	written(5)
 }

@@ -10,17 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/corpus"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // digestsOf are the full digests of every campaign of the journal.
-func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[string]string {
+func digestsOf(tb testing.TB, b *enginetest.Engine, events []event.Event) map[string]string {
 	snapshot := must.Get(b.Snapshot(context.Background())).Or(tb)
 	defer snapshot.Rollback()
 	all := make(map[string]string)
@@ -36,7 +37,7 @@ func digestsOf(tb testing.TB, b *enginetest.Engine, events []outbox.Event) map[s
 }
 
 // replayed are the digests of a replay of the journal from scratch, without the poisoned event and the events behind it.
-func replayed(tb testing.TB, j corpus.Journal, events []outbox.Event) map[string]string {
+func replayed(tb testing.TB, j corpus.Journal, events []event.Event) map[string]string {
 	scratch, all := enginetest.NewMemory(tb, "builtin:campaigns"), make(map[string]string)
 	for _, e := range events {
 		if e.CampaignID == j.Poisoned && e.Seq >= j.PoisonedSeq {
@@ -54,18 +55,18 @@ func replayed(tb testing.TB, j corpus.Journal, events []outbox.Event) map[string
 }
 
 func mustHaveOneDeadHead(tb testing.TB, b *enginetest.Engine, j corpus.Journal) {
-	dead := must.Get(b.Rows(context.Background(), outbox.RowFilter{Status: outbox.Dead})).Or(tb)
+	dead := must.Get(b.Rows(context.Background(), campaign.RowFilter{Status: event.Dead})).Or(tb)
 	must.Hold(tb, len(dead.Items) == 1 && dead.Items[0].CampaignID == j.Poisoned && dead.Items[0].Seq == j.PoisonedSeq && dead.Items[0].IsHead, "dead rows = %+v", dead.Items)
 	waiting := storetest.Column[string](tb, b.JournalDB, `select campaign_id from projection_apply_outbox`)
 	must.Hold(tb, len(waiting) == j.Waiting && !slices.ContainsFunc(waiting, func(id string) bool { return id != j.Poisoned }), "rows of campaigns %q are left", waiting)
 }
 
 // journalled is an engine on which a journal was applied as far as possible, with its audit-only types registered.
-func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []outbox.Event) *enginetest.Engine {
+func journalled(t *testing.T, p dbtest.Pair, j corpus.Journal, events []event.Event) *enginetest.Engine {
 	b := enginetest.OpenPair(t, p, []string{"builtin:campaigns"}, enginetest.MaxAttempts(1))
-	intents := make(map[string]outbox.Intent)
+	intents := make(map[string]event.Intent)
 	for _, eventType := range j.AuditOnly {
-		intents[eventType] = outbox.IntentAuditOnly
+		intents[eventType] = event.IntentAuditOnly
 	}
 	must.OK(t, b.RegisterEventTypes(t.Context(), intents))
 	b.Feed(events...)
@@ -109,14 +110,14 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 				more, err := step(t.Context())
 				must.Hold(t, !more && err == nil, "a step of the second start had something to do: %v %v", more, err)
 			}
-			must.Equal(t, must.Get(second.Reconcile(t.Context())).Or(t), outbox.Repaired{}, "what the second start repaired")
+			must.Equal(t, must.Get(second.Reconcile(t.Context())).Or(t), campaign.Repaired{}, "what the second start repaired")
 			must.Equal(t, b.Dump("instances"), before, "a second start")
 			must.Equal(t, digestsOf(t, second, events), digests, "digests by campaign")
 		})
 	})
 }
 
-func appendAgain(t *testing.T, b *enginetest.Engine, events []outbox.Event) {
+func appendAgain(t *testing.T, b *enginetest.Engine, events []event.Event) {
 	for chunk := range slices.Chunk(events, 500) {
 		for _, a := range must.Get(b.Append(t.Context(), store.Append{Events: chunk})).Or(t) {
 			must.Need(t, a.Existed, "campaign %q seq %d was appended a second time", a.CampaignID, a.Seq)
@@ -137,16 +138,16 @@ func forget(tb testing.TB, b *enginetest.Engine, campaign string, last int) {
 }
 
 // other is an event that the projections have not applied.
-func other(campaign string) outbox.Event {
+func other(campaign string) event.Event {
 	return enginetest.EventOf(campaign, "noted", `{"of":"another journal"}`)
 }
 
 // mustHaveSwallowedNothing fails unless a campaign is diverged, its projections are unchanged and n new events still wait.
-func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaign string, n int64) {
-	c := b.MustCampaign(campaign)
-	must.Hold(t, c.State() == outbox.StateDiverged && strings.Contains(c.Diverged, "event 3") && c.Lease == nil, "campaign %q is %s (%q), lease %v; want it diverged because of event 3", campaign, c.State(), c.Diverged, c.Lease)
-	must.Equal(t, c.Counts, outbox.Counts{Pending: n}, "campaign", campaign, "has rows")
-	b.MustHaveApplied(campaign, 3)
+func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaignID string, n int64) {
+	c := b.MustCampaign(campaignID)
+	must.Hold(t, c.State() == campaign.StateDiverged && strings.Contains(c.Diverged, "event 3") && c.Lease == nil, "campaign %q is %s (%q), lease %v; want it diverged because of event 3", campaignID, c.State(), c.Diverged, c.Lease)
+	must.Equal(t, c.Counts, campaign.Counts{Pending: n}, "campaign", campaignID, "has rows")
+	b.MustHaveApplied(campaignID, 3)
 }
 
 // mustNotCountAsApplied fails when waiting for the event reports it as applied.
@@ -154,7 +155,7 @@ func mustNotCountAsApplied(t *testing.T, b *enginetest.Engine, campaign string, 
 	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
 	defer cancel()
 	applied, err := b.WaitApplied(ctx, campaign, seq)
-	must.Hold(t, errors.Is(err, outbox.ErrNotYet) && strings.Contains(err.Error(), "diverged") && ctx.Err() == nil, "event %d of campaign %q is answered as applied up to %d, %v; want at once that the campaign has diverged", seq, campaign, applied, err)
+	must.Hold(t, errors.Is(err, event.ErrNotYet) && strings.Contains(err.Error(), "diverged") && ctx.Err() == nil, "event %d of campaign %q is answered as applied up to %d, %v; want at once that the campaign has diverged", seq, campaign, applied, err)
 }
 
 func TestPass_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
@@ -197,12 +198,12 @@ func TestPass_dropsWhatItReadAheadOfAWave(t *testing.T) {
 func TestApplyInline_neverCountsANewEventAsAppliedByProjectionsOfAnotherJournal(t *testing.T) {
 	t.Parallel()
 	for _, has := range []int{0, 1, 2} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(outbox.ModeInline))
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(campaign.ModeInline))
 		must.OK(t, appendInline(t, b, enginetest.Notes("a", 3)...))
 		forget(t, b, "a", has)
-		b = b.Beside(enginetest.InMode(outbox.ModeInline))
+		b = b.Beside(enginetest.InMode(campaign.ModeInline))
 		err := appendInline(t, b, other("a"))
-		must.Hold(t, errors.Is(err, outbox.ErrConflict) && strings.Contains(err.Error(), "diverged"), "with %d events: applied inline: %v", has, err)
+		must.Hold(t, errors.Is(err, event.ErrConflict) && strings.Contains(err.Error(), "diverged"), "with %d events: applied inline: %v", has, err)
 		mustHaveSwallowedNothing(t, b, "a", int64(has+1))
 	}
 }
@@ -226,7 +227,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 			stop := b.Start()
 			storetest.Eventually(t, "campaign a is diverged, and the log says it", func() bool {
 				got, err := b.Campaign(t.Context(), "a")
-				return err == nil && got.State() == outbox.StateDiverged && log.Says(c.want...)
+				return err == nil && got.State() == campaign.StateDiverged && log.Says(c.want...)
 			})
 			stop()
 			reasons := strings.Join(b.Ready(t.Context()), " ")
@@ -243,7 +244,7 @@ func mustRefuse(t *testing.T, b *enginetest.Engine, now *storetest.Clock, reason
 		b.Pass()
 		now.Advance(10 * time.Minute)
 		r := b.MustRow("b", 3)
-		want := map[bool]outbox.Status{true: outbox.Dead, false: outbox.Failed}[n == 3]
+		want := map[bool]event.Status{true: event.Dead, false: event.Failed}[n == 3]
 		must.Hold(t, r.Row.Status == want && r.Row.AttemptCount == n, "after try %d the event is %s with %d attempts, want %s", n, r.Row.Status, r.Row.AttemptCount, want)
 		must.Hold(t, strings.Contains(r.Row.LastError, reason), "the error is %q, want it to say %q", r.Row.LastError, reason)
 	}

@@ -4,14 +4,14 @@ import (
 	"context"
 	"sync"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // stretch is consecutive loaded events of one campaign.
 type stretch struct {
-	events []outbox.Event // in order of seq
+	events []event.Event // in order of seq
 	// unsound is the index of the first event that must not be applied because it is not what was
 	// appended; len(events) when all are sound.
 	unsound int
@@ -21,7 +21,7 @@ type stretch struct {
 }
 
 func inspectLoaded(l store.Loaded) stretch {
-	sound, reason := outbox.Inspect(l.Events)
+	sound, reason := event.Inspect(l.Events)
 	return stretch{events: l.Events, unsound: sound, reason: reason, partial: l.Partial}
 }
 

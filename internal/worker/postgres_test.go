@@ -11,8 +11,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -24,9 +24,9 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 		lost.Do(func() { must.Equal(t, b.Terminate(`query like 'update probing%'`), 1, "connections apply the event") })
 		return "fine", nil
 	})
-	b.MustAppend(slices.Concat(enginetest.Notes("a", 3), []outbox.Event{enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b")}, enginetest.Notes("c", 3))...)
+	b.MustAppend(slices.Concat(enginetest.Notes("a", 3), []event.Event{enginetest.Noted("b"), enginetest.Probed("b", t.Name()), enginetest.Noted("b")}, enginetest.Notes("c", 3))...)
 	_, err := b.Worker.Pass(t.Context())
-	must.Hold(t, errors.Is(err, outbox.ErrBusy), "error = %v, want ErrBusy", err)
+	must.Hold(t, errors.Is(err, event.ErrBusy), "error = %v, want ErrBusy", err)
 	mustBeUntouched(t, b)
 	b.MustHaveAppliedEach("a b c", 0)
 
@@ -51,7 +51,7 @@ func TestPostgresPass_losesNothingWhenItsConnectionIsLost(t *testing.T) {
 		b = enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), once(moment, lose))
 		b.MustAppend(enginetest.Notes("a b c", 3)...)
 		_, err := b.Worker.Pass(t.Context())
-		must.Hold(t, err == nil || errors.Is(err, outbox.ErrBusy), "%s: %v", moment, err)
+		must.Hold(t, err == nil || errors.Is(err, event.ErrBusy), "%s: %v", moment, err)
 		must.Equal(t, s.Severed() == 1, answer, moment, "a commit had no answer")
 		b.Drain() // without waiting for an unknown lease to end
 		b.MustHaveAppliedEach("a b c", 3)
@@ -74,7 +74,7 @@ func TestPostgresPass_countsNoAttemptWhileSomebodyElseHoldsALock(t *testing.T) {
 			b.MustAppend(enginetest.Spent("b", 1), enginetest.Spent("b", 1))
 			release := hold(t, b, held)
 			_, err := b.Worker.Pass(t.Context())
-			must.Hold(t, errors.Is(err, outbox.ErrBusy), "error = %v, want ErrBusy", err)
+			must.Hold(t, errors.Is(err, event.ErrBusy), "error = %v, want ErrBusy", err)
 			release()
 			mustBeUntouched(t, b)
 			b.MustHaveApplied("a", 0)
@@ -135,13 +135,13 @@ func TestPostgresPass_tellsTheFaultsOfAnEventFromThoseOfTheServer(t *testing.T) 
 	bystander, raised := appendRaised("58030") // a failing disk, but not for all events
 	_, err := b.Worker.Pass(t.Context())
 	must.Hold(t, err != nil, "58030: the wave ended without an error")
-	b.MustHaveApplied(bystander, 2).MustHaveApplied(raised, 0).MustStand(raised, 2, outbox.Pending, 0)
+	b.MustHaveApplied(bystander, 2).MustHaveApplied(raised, 0).MustStand(raised, 2, event.Pending, 0)
 	mend("58030")
 	b.Drain()
 	for _, code := range []string{"22012", "23505", "53400", "54000", "P0001", "XX000", "XX001"} {
 		bystander, raised := appendRaised(code)
 		must.Get(b.Worker.Pass(t.Context())).Or(t)
-		b.MustStand(raised, 2, outbox.Dead, 1).MustHaveApplied(bystander, 2).MustHaveApplied(raised, 1)
+		b.MustStand(raised, 2, event.Dead, 1).MustHaveApplied(bystander, 2).MustHaveApplied(raised, 1)
 		mend(code)
 		b.MustRequeue(raised, 2)
 		b.Drain().MustHaveApplied(raised, 3)
@@ -161,7 +161,7 @@ func TestPostgresPass_worksWithOneDatabaseOfEachKind(t *testing.T) {
 		b := enginetest.OpenPair(t, p, enginetest.Define(t, enginetest.Ledger, enginetest.Accounts), enginetest.At(storetest.NewClock()))
 		b.MustAppend(enginetest.Notes("a", 3)...)
 		b.Feed(enginetest.Opened("b", 1), enginetest.Spent("b", 2), enginetest.Noted("b")).MustHaveApplied("a", 3)
-		b.MustStand("b", 2, outbox.Failed, 1)
+		b.MustStand("b", 2, event.Failed, 1)
 		b.ExecProjections(`update accounts set balance = 1000`)
 		b.Clock.Advance(time.Minute)
 		b.Drain().MustHaveApplied("b", 3).Sound()

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -24,7 +25,7 @@ func TestPass_setsAQuarantiningProjectionAsideAfterItsLastAttempt(t *testing.T) 
 		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 1), enginetest.Spent("b", 100), enginetest.Noted("b"), enginetest.Spent("b", 1))
 		b.Clock.Advance(time.Second)
 		for n := 1; n < most; n++ {
-			b.Pass().MustStand("b", 3, outbox.Failed, n).MustHaveApplied("b", 2)
+			b.Pass().MustStand("b", 3, event.Failed, n).MustHaveApplied("b", 2)
 			must.Equal(t, b.OpenFailures(), []string{fmt.Sprint("b accounts 3 ", n)}, "the failures after attempt", n)
 			b.Clock.Advance(10 * time.Minute)
 		}
@@ -44,7 +45,7 @@ func TestPass_holdsTheCampaignWhenABlockingProjectionFailsBesideAQuarantinedOne(
 	b.Clock.Advance(time.Hour)
 	b.Drain()
 
-	b.MustStand("b", 2, outbox.Dead, 1)
+	b.MustStand("b", 2, event.Dead, 1)
 	text := b.MustRow("b", 2).Row.LastError
 	must.Hold(t, strings.HasPrefix(text, "projection vaults"), "the row died of %q, want of the blocking projection", text)
 	b.MustHaveApplied("b", 1)
@@ -74,22 +75,22 @@ func TestPass_countsTheAttemptsOfEachProjectionForItself(t *testing.T) {
 
 	b, fail := start(brief, vaults)
 	fail(most) // the second attempt, the last of accounts, is the first of vaults
-	b.MustStand("b", 2, outbox.Failed, most)
+	b.MustStand("b", 2, event.Failed, most)
 	fail(1)
-	b.MustStand("b", 2, outbox.Dead, most+1)
+	b.MustStand("b", 2, event.Dead, most+1)
 	all, err := b.ErrorGroups(t.Context())
 	must.Need(t, err == nil && len(all.Groups) == 1, "%+v, %v", all, err)
 	g := all.Groups[0]
 	must.Hold(t, g.Attempts == most && g.Alike == most && len(g.Tried) == 1 && g.Tried[0].Projection == "vaults" && g.Tried[0].Rows == 1, "the error has %d attempts, %d of them alike, by %+v, want the %d of vaults", g.Attempts, g.Alike, g.Tried, most)
 	b.MustRequeue("b", 2)
 	fail(most - 1)
-	must.Equal(t, b.MustRow("b", 2).Row.Status, outbox.Failed, "the status of the requeued row")
+	must.Equal(t, b.MustRow("b", 2).Row.Status, event.Failed, "the status of the requeued row")
 
 	b, fail = start(vaults, enginetest.LenientAccounts)
 	fail(most - 1)
 	b.ExecProjections(`update vaults set balance = 1000`)
 	fail(most - 1)
-	b.MustStand("b", 2, outbox.Failed, 2*(most-1))
+	b.MustStand("b", 2, event.Failed, 2*(most-1))
 	fail(1)
 	b.MustHaveApplied("b", 3).Sound()
 }
@@ -102,12 +103,12 @@ func mustHaveRecorded(t *testing.T, b *enginetest.Engine, attempts int) {
 	got := storetest.Column[string](t, b.JournalDB, `select concat_ws(' ', kind, label, sum(value)) from series_samples where step = 60 and kind like 'projection%' group by kind, label order by kind, label`)
 	must.Equal(t, got, []string{"projection accounts 5", "projection ledger 8", fmt.Sprint("projection_failed accounts ", attempts)}, "charts have")
 	h := must.Get(b.EventHistory(t.Context(), "b", 3)).Or(t)
-	kinds := make([]outbox.StepKind, len(h.Steps))
+	kinds := make([]campaign.StepKind, len(h.Steps))
 	for i, s := range h.Steps {
 		kinds[i] = s.Kind
 	}
-	want := append([]outbox.StepKind{outbox.StepAppended}, slices.Repeat([]outbox.StepKind{outbox.StepFailed}, attempts-1)...)
-	want = append(want, outbox.StepQuarantined, outbox.StepApplied)
+	want := append([]campaign.StepKind{campaign.StepAppended}, slices.Repeat([]campaign.StepKind{campaign.StepFailed}, attempts-1)...)
+	want = append(want, campaign.StepQuarantined, campaign.StepApplied)
 	must.Hold(t, slices.Equal(kinds, want), "the event's history is %q, want %q", kinds, want)
 	last := h.Steps[attempts].Attempt
 	must.Hold(t, last != nil && last.Attempt == attempts && last.Projection == "accounts", "the last attempt is %+v, want number %d, of accounts", last, attempts)
@@ -158,10 +159,10 @@ func TestSQLitePass_unreadableEventFailsAlone(t *testing.T) {
 
 	b.Pass().MustHaveAppliedEach("a z", 3).MustHaveApplied("culprit", 0)
 	r := b.MustRow("culprit", 1).Row
-	must.Hold(t, r.Status == outbox.Failed && r.AttemptCount == 1 && strings.Contains(r.LastError, "malformed"), "the head before the unreadable event is %+v", r)
+	must.Hold(t, r.Status == event.Failed && r.AttemptCount == 1 && strings.Contains(r.LastError, "malformed"), "the head before the unreadable event is %+v", r)
 	b.Clock.Advance(time.Minute)
 	b.Pass()
-	must.Equal(t, b.MustRow("culprit", 1).Row.Status, outbox.Dead, "after its last attempt it")
+	must.Equal(t, b.MustRow("culprit", 1).Row.Status, event.Dead, "after its last attempt it")
 }
 
 // Unreadable rows cannot be claimed either: their campaign is excluded for a while, and the worker reports it.
@@ -227,7 +228,7 @@ func TestSQLitePass_eventThatRollsTheTransactionBackFailsAlone(t *testing.T) {
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	b.MustAppend(enginetest.Noted("culprit"), enginetest.Opened("culprit", 10), enginetest.Noted("culprit"))
 	b.Pass(enginetest.Notes("z", 3)...)
-	b.MustHaveAppliedEach("a z", 3).MustHaveApplied("culprit", 1).MustStand("culprit", 2, outbox.Failed, 1)
+	b.MustHaveAppliedEach("a z", 3).MustHaveApplied("culprit", 1).MustStand("culprit", 2, event.Failed, 1)
 	r := b.MustRow("culprit", 2).Row
 	must.Hold(t, strings.Contains(r.LastError, "projection accounts") && strings.Contains(r.LastError, "rolled back"), "its error does not say where and why: %s", r.LastError)
 	b.Sound()
@@ -249,15 +250,15 @@ func TestSQLitePass_slowEventIsTriedAfterTheOthers(t *testing.T) {
 	b = ownForever(t, looking)
 	b.MustAppend(enginetest.EventOf("slow", "endless", `{}`))
 	b.Pass(enginetest.EventOf("slow too", "endless", `{}`))
-	b.MustStand("slow", 1, outbox.Failed, 1).MustStand("slow too", 1, outbox.Failed, 1)
+	b.MustStand("slow", 1, event.Failed, 1).MustStand("slow too", 1, event.Failed, 1)
 
 	now.Advance(time.Minute)
 	b.MustAppend(enginetest.Notes("quick", 3)...)
 	left = nil
 	b.Pass()
 	must.Hold(t, len(left) >= 2 && left[0] == 3 && left[1] == 0, "the quick campaign had %v rows as waves were applied, want 3 and then none", left)
-	b.MustHaveApplied("quick", 3).MustStand("slow", 1, outbox.Failed, 2).MustStand("slow too", 1, outbox.Pending, 1)
-	b.Pass().MustStand("slow too", 1, outbox.Failed, 2).Sound()
+	b.MustHaveApplied("quick", 3).MustStand("slow", 1, event.Failed, 2).MustStand("slow too", 1, event.Pending, 1)
+	b.Pass().MustStand("slow too", 1, event.Failed, 2).Sound()
 }
 
 // The instances table is unreadable: events are still applied.

@@ -10,17 +10,19 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 func poisoned(t *testing.T) *enginetest.Engine {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Spent("a", 1))
-	b.MustStand("a", 3, outbox.Dead, 1)
+	b.MustStand("a", 3, event.Dead, 1)
 	return b
 }
 
@@ -38,7 +40,7 @@ func TestPass_advancesOverASkippedEventThatWasTamperedWith(t *testing.T) {
 	mustRefuse(t, b, now, "event 3 does not continue the chain")
 	b.MustSkip("b", 3)
 	mustRefuse(t, b, now, "event 3 does not continue the chain")
-	storetest.Refused(t, b.Skip("b", 3), outbox.ErrConflict, "is already skipped")
+	storetest.Refused(t, b.Skip("b", 3), event.ErrConflict, "is already skipped")
 }
 
 // A worker has read events ahead; another one fails at them first.
@@ -47,7 +49,7 @@ func TestPass_doesNotApplyASkippedEventThatItReadAhead(t *testing.T) {
 	b := a.Beside(enginetest.MaxAttempts(1), enginetest.BatchSize(2))
 	a.Pass(enginetest.Opened("a", 1), enginetest.Noted("a"), enginetest.Spent("a", 2), enginetest.Noted("a"), enginetest.Noted("a"))
 	b.Pass()
-	a.MustStand("a", 3, outbox.Dead, 1)
+	a.MustStand("a", 3, event.Dead, 1)
 	a.ExecProjections(`update accounts set balance = 10`)
 	a.MustSkip("a", 3)
 	a.Drain()
@@ -77,19 +79,19 @@ func TestPass_appliesAnEventThatItReadAheadWhileItWasSkipped(t *testing.T) {
 func TestApplyInline_advancesOverASkippedEvent(t *testing.T) {
 	b := poisoned(t)
 	b.MustSkip("a", 3)
-	inline := b.Beside(enginetest.InMode(outbox.ModeInline))
+	inline := b.Beside(enginetest.InMode(campaign.ModeInline))
 	b.ExecProjections(`update accounts set balance = 10`)
 	must.OK(t, appendInline(t, inline, enginetest.Noted("a")))
 	must.Equal(t, b.Entries("ledger", "a"), []int{1, 2, 4, 5, 6}, "the events that were applied")
 	b.WantMarks("a 3 1")
-	skips, err := b.Skips(t.Context(), outbox.SkipFilter{CampaignID: "a"})
+	skips, err := b.Skips(t.Context(), event.SkipFilter{CampaignID: "a"})
 	must.Hold(t, err == nil && skips.Items[0].AppliedAt != nil, "the ledger is %+v (%v), want the skip applied", skips.Items, err)
 	b.Sound()
 }
 
 func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 	b := poisoned(t)
-	shadow := b.Beside(enginetest.InMode(outbox.ModeShadow))
+	shadow := b.Beside(enginetest.InMode(campaign.ModeShadow))
 	rehearse(t, shadow)
 	mustHaveRehearsed(t, shadow, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 2, FailedSeq: 3})
 	b.MustSkip("a", 3)
@@ -113,11 +115,11 @@ func (s skipping) skip(t *rapid.T) {
 	campaign := s.Campaign(t)
 	b := s.Either(t)
 	c := b.MustCampaign(campaign)
-	if c.HeadStatus != outbox.Dead && c.HeadStatus != outbox.Failed {
+	if c.HeadStatus != event.Dead && c.HeadStatus != event.Failed {
 		t.Skip("nothing to skip")
 	}
 	err := b.Skip(campaign, c.HeadSeq)
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 }
 
 // standing lists the skipped events of one campaign or of all.
@@ -126,7 +128,7 @@ func (s skipping) standing(campaign string) []int64 {
 }
 
 // free reports whether the campaign has no lease; an unskip would wait for it in real time.
-func (s skipping) free(c outbox.Campaign) bool {
+func (s skipping) free(c campaign.Campaign) bool {
 	return c.Lease == nil || !c.Lease.ExpiresAt.After(s.Clock.Now())
 }
 
@@ -139,7 +141,7 @@ func (s skipping) unskip(t *rapid.T) {
 	}
 	seq := rapid.SampledFrom(seqs).Draw(t, "seq")
 	_, err := b.UnskipEvent(context.Background(), enginetest.Operator, campaign, seq)
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 }
 
 func (s skipping) dieInUnskip(t *rapid.T) {
@@ -192,7 +194,7 @@ func (s skipping) Settle(t *rapid.T) {
 			return
 		}
 		for _, campaign := range enginetest.TroubledCampaigns {
-			if c := b.MustCampaign(campaign); c.HeadStatus == outbox.Dead {
+			if c := b.MustCampaign(campaign); c.HeadStatus == event.Dead {
 				b.MustSkip(campaign, c.HeadSeq)
 			}
 		}
@@ -216,8 +218,8 @@ func TestWorker_drainsInOrderWhateverHappened(t *testing.T) {
 		for _, campaign := range enginetest.TroubledCampaigns {
 			must.Equal(r, s.Engines[0].MustWatermark(campaign).AppliedSeq, int64(len(s.Journal[campaign])), "campaign", campaign, "is drained up to")
 		}
-		run := s.Engines[0].RunToEnd(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{"accounts"}}) // the ledger has the failed attempts
-		must.Equal(r, run.Verdict, outbox.VerdictMatch, "a replay says of accounts")
+		run := s.Engines[0].RunToEnd(replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{"accounts"}}) // the ledger has the failed attempts
+		must.Equal(r, run.Verdict, campaign.VerdictMatch, "a replay says of accounts")
 		for _, sleeper := range s.Asleep {
 			must.OK(r, sleeper.Engine.FinishClaims(context.Background(), sleeper.Claims))
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
@@ -52,7 +52,7 @@ func (t *healthState) record(err error) {
 }
 
 // exclude excludes a campaign until its next attempt.
-func (t *healthState) exclude(id string, cause error, retry outbox.Retry) {
+func (t *healthState) exclude(id string, cause error, retry event.Retry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.excluded == nil {
@@ -115,7 +115,7 @@ func (t *healthState) sentence() (text string, stalled bool) {
 		return "", false
 	}
 	id := slices.Min(slices.Collect(maps.Keys(t.excluded)))
-	text = fmt.Sprintf("the database failed for campaign %q (%s): %s", id, outbox.Count(int64(t.excluded[id].times), "attempt", "attempts"), t.excluded[id].cause)
+	text = fmt.Sprintf("the database failed for campaign %q (%s): %s", id, event.Count(int64(t.excluded[id].times), "attempt", "attempts"), t.excluded[id].cause)
 	if more := len(t.excluded) - 1; more > 0 {
 		text += fmt.Sprintf("; and for %d more", more)
 	}
@@ -125,7 +125,7 @@ func (t *healthState) sentence() (text string, stalled bool) {
 // atFault reports whether an error in one campaign's work is due to that campaign, since the
 // database as a whole works.
 func (w *Worker) atFault(ctx context.Context, err error) bool {
-	return err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) && !sqldb.Outage(err) && w.Store.Probe(ctx) == nil
+	return err != nil && !errors.Is(err, event.ErrBusy) && !errors.Is(err, event.ErrFull) && !sqldb.Outage(err) && w.Store.Probe(ctx) == nil
 }
 
 // workOneByOne works on each claim separately after all of them together have failed, so that

@@ -11,10 +11,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -40,14 +42,14 @@ type honest struct {
 	*enginetest.Troubled
 	ahead   time.Duration // of this clock
 	turned  bool          // the clock was set back once
-	mode    outbox.Mode
+	mode    campaign.Mode
 	sources []string
 	journal map[string][]string // marks of the events, in order
 	marks   int
 	fatal   map[string]bool // by mark
 }
 
-func newHonest(tb enginetest.RapidTB, m outbox.Mode, sources []string) *honest {
+func newHonest(tb enginetest.RapidTB, m campaign.Mode, sources []string) *honest {
 	s := &honest{Troubled: &enginetest.Troubled{TB: tb, Clock: storetest.NewClock()}, mode: m, sources: sources, journal: make(map[string][]string), fatal: make(map[string]bool)}
 	first := enginetest.Open(tb, sources, s.options()...)
 	s.Engines = []*enginetest.Engine{first, first.Beside(s.options()...)}
@@ -77,13 +79,13 @@ func (s *honest) write(t *rapid.T) {
 		switch {
 		case special && id == "p":
 			s.append(b, id, "spent", `"amount":2`)
-		case (special || rapid.Bool().Draw(t, "lethal")) && id == "x" && s.mode == outbox.ModeOutbox:
+		case (special || rapid.Bool().Draw(t, "lethal")) && id == "x" && s.mode == campaign.ModeOutbox:
 			s.fatal[s.append(b, id, "noted", `"n":1`)] = true
 		default:
 			s.append(b, id, "noted", `"n":1`)
 		}
 	}
-	if s.mode == outbox.ModeInline && rapid.IntRange(0, 4).Draw(t, "dies") > 0 {
+	if s.mode == campaign.ModeInline && rapid.IntRange(0, 4).Draw(t, "dies") > 0 {
 		_ = b.Worker.ApplyInline(context.Background(), id) // it may fail, and the events must be queued then
 	}
 }
@@ -138,25 +140,25 @@ func (s *honest) turnClock(t *rapid.T) {
 func (s *honest) pauseOrResume(t *rapid.T) {
 	b, id := s.Either(t), rapid.SampledFrom(everybody).Draw(t, "campaign")
 	_, err := b.PauseCampaign(context.Background(), enginetest.Operator, id)
-	if errors.Is(err, outbox.ErrConflict) {
+	if errors.Is(err, event.ErrConflict) {
 		_, err = b.ResumeCampaign(context.Background(), enginetest.Operator, id)
 	}
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrNotFound), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrNotFound), "%v", err)
 }
 
 func (s *honest) pauseOrResumeProjection(t *rapid.T) {
 	b, id := s.Either(t), rapid.SampledFrom(append([]string{""}, innocents...)).Draw(t, "campaign")
 	_, err := b.Runs.PauseProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos)
-	if errors.Is(err, outbox.ErrConflict) {
+	if errors.Is(err, event.ErrConflict) {
 		_, err = b.Runs.ResumeProjection(context.Background(), enginetest.Operator, "accounts", id, b.Infos)
 	}
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict) || errors.Is(err, outbox.ErrNotFound), "%v", err)
+	must.Need(t, err == nil || errors.Is(err, event.ErrConflict) || errors.Is(err, event.ErrNotFound), "%v", err)
 }
 
 func (s *honest) verify(t *rapid.T) {
 	b := s.Either(t)
-	_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, b.Infos)
-	must.Need(t, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+	_, err := b.Runs.Start(context.Background(), enginetest.Operator, replay.RunRequest{Kind: replay.RunVerify, All: true}, b.Infos)
+	must.Need(t, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 }
 
 func (s *honest) workOnRuns(t *rapid.T) { s.Either(t).StepRuns() }
@@ -186,9 +188,9 @@ func (s *honest) reconcile() {
 
 // rebuild is the operator's response to diverged campaigns.
 func (s *honest) rebuild(tb testing.TB, b *enginetest.Engine) {
-	for _, c := range must.Get(b.Campaigns(context.Background(), outbox.CampaignFilter{State: outbox.StateDiverged})).Or(tb).Items {
-		_, err := b.Runs.Start(context.Background(), enginetest.Operator, outbox.RunRequest{Kind: outbox.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos)
-		must.Need(tb, err == nil || errors.Is(err, outbox.ErrConflict), "%v", err)
+	for _, c := range must.Get(b.Campaigns(context.Background(), campaign.CampaignFilter{State: campaign.StateDiverged})).Or(tb).Items {
+		_, err := b.Runs.Start(context.Background(), enginetest.Operator, replay.RunRequest{Kind: replay.RunRebuild, Campaigns: []string{c.CampaignID}}, b.Infos)
+		must.Need(tb, err == nil || errors.Is(err, event.ErrConflict), "%v", err)
 	}
 }
 
@@ -203,22 +205,22 @@ func (s *honest) everyStep(t *rapid.T) {
 		seen := len(told) <= len(journal) && slices.Equal(told, journal[:len(told)])
 		c, err := b.Campaign(context.Background(), id)
 		if len(journal)+len(told) == 0 { // it was restored to before its first event
-			must.Need(t, errors.Is(err, outbox.ErrNotFound) || c.LagEvents() <= 0, "campaign %q, which has no event: %+v, %v", id, c, err)
+			must.Need(t, errors.Is(err, event.ErrNotFound) || c.LagEvents() <= 0, "campaign %q, which has no event: %+v, %v", id, c, err)
 			continue
 		}
 		must.OK(t, err)
-		e := c.Explain(s.Clock.Now(), outbox.Surroundings{Mode: s.mode})
+		e := c.Explain(s.Clock.Now(), campaign.Surroundings{Mode: s.mode})
 		state, applied, lag := c.State(), int(c.AppliedSeq), int(c.LagEvents())
 		switch {
 		case int(c.HighWaterSeq) != len(journal):
 			t.Fatalf("campaign %q has %d events and says %+v", id, len(journal), c)
-		case seen == (state == outbox.StateDiverged):
+		case seen == (state == campaign.StateDiverged):
 			t.Fatalf("campaign %q: the journal has %v, the projections have %v, and it says %+v", id, journal, told, c)
-		case seen && (applied > len(told) || applied < len(told) && e.Blocker != outbox.BlockerLease && e.Blocker != outbox.BlockerNone):
+		case seen && (applied > len(told) || applied < len(told) && e.Blocker != campaign.BlockerLease && e.Blocker != campaign.BlockerNone):
 			t.Fatalf("campaign %q: the projections have %d events, and it says %+v", id, len(told), c)
 		case seen && lag != len(journal)-applied:
 			t.Fatalf("campaign %q: its lag is not %d: %+v", id, len(journal)-applied, c)
-		case state == outbox.StateCurrent && lag > 0, lag == 0 && c.Paused == nil && state == outbox.StateLagging:
+		case state == campaign.StateCurrent && lag > 0, lag == 0 && c.Paused == nil && state == campaign.StateLagging:
 			t.Fatalf("campaign %q is %s: %+v", id, state, c)
 		case slices.Contains(innocents, id) && (c.Counts.Failed > 0 || c.Counts.Dead > 0):
 			t.Fatalf("innocent campaign %q: %+v", id, c)
@@ -227,7 +229,7 @@ func (s *honest) everyStep(t *rapid.T) {
 			return storetest.Column[int](s.TB, b.JournalDB, query, args...)[0]
 		}
 		due := number(`select count(*) from campaigns where campaign_id = $1 and due_at <= $2`, id, s.Clock.Now().UnixMicro()) > 0
-		must.Need(t, due == (e.Blocker == outbox.BlockerNone), "campaign %q can be claimed: %v; and it says %+v", id, due, e)
+		must.Need(t, due == (e.Blocker == campaign.BlockerNone), "campaign %q can be claimed: %v; and it says %+v", id, due, e)
 		rows := number(`select count(*) from projection_apply_outbox where campaign_id = $1`, id)
 		must.Need(t, int(c.Counts.Total()) == rows, "campaign %q has %d rows and says %+v", id, rows, c)
 		n := number(`select count(*) from projection_apply_outbox where campaign_id = $1 and attempt_count > 0`, id)
@@ -242,7 +244,7 @@ func (s *honest) look(t *rapid.T) {
 	number := func(query string, args ...any) int64 {
 		return storetest.Column[int64](s.TB, s.Engines[0].JournalDB, query, args...)[0]
 	}
-	var want outbox.Summary
+	var want campaign.Summary
 	want.Campaigns.Total = number(`select count(*) from campaigns`)
 	want.Campaigns.Blocked = number(`select count(*) from campaigns where exists (
   select 1 from projection_apply_outbox o where o.campaign_id = campaigns.campaign_id and o.seq = campaigns.applied_seq + 1 and o.status = 'dead')`)
@@ -257,18 +259,18 @@ func (s *honest) look(t *rapid.T) {
 	sum := must.Get(b.Summary(context.Background())).Or(t)
 	got := sum.Campaigns
 	must.Need(t, got.Total == want.Campaigns.Total && got.Blocked == want.Campaigns.Blocked && got.Paused == want.Campaigns.Paused && got.Diverged == want.Campaigns.Diverged && sum.Lag.Events == want.Lag.Events, "the summary has %+v and a lag of %d, want %+v and %d", got, sum.Lag.Events, want.Campaigns, want.Lag.Events)
-	for _, status := range outbox.Statuses {
+	for _, status := range event.Statuses {
 		n := number(`select count(*) from projection_apply_outbox where status = $1`, status)
 		must.Need(t, sum.Counts.Of(status) == n, "%d rows are %s; the summary has %+v", n, status, sum.Counts)
 	}
 	const first = `select coalesce(min(e.recorded_at), 0) from events e join campaigns c on c.campaign_id = e.campaign_id where e.seq = c.applied_seq + 1`
 	const retryable = first + ` and c.paused_at is null and c.diverged = '' and coalesce(c.head_status, '') <> 'dead'`
-	for query, told := range map[string]*outbox.Oldest{first: sum.Oldest, retryable: sum.OldestRetryable} {
+	for query, told := range map[string]*campaign.Oldest{first: sum.Oldest, retryable: sum.OldestRetryable} {
 		at := number(query)
 		must.Need(t, (at != 0) == (told != nil) && (told == nil || told.EnqueuedAt.UnixMicro() == at), "the oldest event is of %d; told: %+v", at, told)
 	}
 	report := must.Get(b.Check(context.Background(), func(int64, int64) {})).Or(t)
-	found := slices.DeleteFunc(report.Violations, func(v outbox.Violation) bool {
+	found := slices.DeleteFunc(report.Violations, func(v campaign.Violation) bool {
 		turned := v.Invariant == "recorded_at" || s.turned && strings.Contains(v.Detail, "it should be due at") // until the self-check corrects it
 		paused := v.Invariant == "unknown_campaign" && len(s.journal[v.CampaignID]) == 0                        // before it was restored to nothing
 		owed := v.Invariant == "replay_owed" && v.CampaignID == "p"                                             // its replay met an event that cannot be applied
@@ -282,13 +284,13 @@ func (s *honest) settle(r *rapid.T) {
 	clear(s.fatal)
 	s.Clock.Advance(48 * time.Hour)
 	for _, id := range append([]string{""}, everybody...) {
-		if _, err := b.Runs.ResumeProjection(ctx, enginetest.Operator, "accounts", id, b.Infos); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := b.Runs.ResumeProjection(ctx, enginetest.Operator, "accounts", id, b.Infos); err != nil && !errors.Is(err, event.ErrConflict) && !errors.Is(err, event.ErrNotFound) {
 			r.Fatal(err)
 		}
 		if id == "" {
 			continue
 		}
-		if _, err := b.ResumeCampaign(ctx, enginetest.Operator, id); err != nil && !errors.Is(err, outbox.ErrConflict) && !errors.Is(err, outbox.ErrNotFound) {
+		if _, err := b.ResumeCampaign(ctx, enginetest.Operator, id); err != nil && !errors.Is(err, event.ErrConflict) && !errors.Is(err, event.ErrNotFound) {
 			r.Fatal(err)
 		}
 	}
@@ -297,7 +299,7 @@ func (s *honest) settle(r *rapid.T) {
 		s.rebuild(s.TB, b)
 		for _, b := range s.Engines {
 			b.StepRuns().ExecProjections(`update accounts set balance = 1000`)
-			must.Get(b.RequeueDead(ctx, enginetest.Operator, outbox.RequeueFilter{})).Or(r)
+			must.Get(b.RequeueDead(ctx, enginetest.Operator, campaign.RequeueFilter{})).Or(r)
 			b.UntilStuck()
 		}
 	}
@@ -307,7 +309,7 @@ func TestWorker_tellsTheTruthWhateverHappens(t *testing.T) {
 	t.Parallel()
 	policies := [][]string{enginetest.Define(t, story, enginetest.Accounts), enginetest.Define(t, story, enginetest.LenientAccounts)}
 	rapid.Check(t, func(r *rapid.T) {
-		mode := rapid.SampledFrom([]outbox.Mode{outbox.ModeOutbox, outbox.ModeInline}).Draw(r, "mode")
+		mode := rapid.SampledFrom([]campaign.Mode{campaign.ModeOutbox, campaign.ModeInline}).Draw(r, "mode")
 		s := newHonest(enginetest.RapidTB{TB: t, R: r}, mode, rapid.SampledFrom(policies).Draw(r, "policy"))
 		r.Repeat(map[string]func(*rapid.T){
 			"write": s.write, "write more": s.write, "work": s.work, "work more": s.work, "work even more": s.work,

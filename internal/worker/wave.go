@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
@@ -134,12 +135,12 @@ func (w *Worker) workOff(ctx context.Context, claims []queue.Claim) error {
 	}()
 	stop := w.renewLeases(context.WithoutCancel(ctx), claims)
 	wave, applyErr := w.Apply(ctx, claims)
-	if applyErr != nil && !errors.Is(applyErr, outbox.ErrBusy) && !errors.Is(applyErr, outbox.ErrFull) {
+	if applyErr != nil && !errors.Is(applyErr, event.ErrBusy) && !errors.Is(applyErr, event.ErrFull) {
 		wave.parts, applyErr = w.workOneByOne(ctx, claims)
 	}
 	stop()
 	err := wave.Settle(ctx)
-	if err != nil && !errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrFull) {
+	if err != nil && !errors.Is(err, event.ErrBusy) && !errors.Is(err, event.ErrFull) {
 		err = w.settleOneByOne(ctx, wave.parts)
 	} else if err == nil {
 		w.troubles.include(claims)
@@ -222,7 +223,7 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 		}
 		at, fatal := attempt.at, (*fatalError)(nil)
 		switch {
-		case errors.Is(err, outbox.ErrBusy):
+		case errors.Is(err, event.ErrBusy):
 			return fmt.Errorf("apply wave: %w", err)
 		case attempt.together:
 			attempt.careful = true
@@ -284,8 +285,8 @@ func (t *attempt) runsCode() bool {
 }
 
 // runsCode reports whether a projection written in Go handles any of the events.
-func (w *Worker) runsCode(events []outbox.Event) bool {
-	return w.Set.HasCode() && slices.ContainsFunc(events, func(e outbox.Event) bool { return w.Set.RunsCode(e.EventType) })
+func (w *Worker) runsCode(events []event.Event) bool {
+	return w.Set.HasCode() && slices.ContainsFunc(events, func(e event.Event) bool { return w.Set.RunsCode(e.EventType) })
 }
 
 // findEvent finds the event of the statement that follows the first done ones.
@@ -349,7 +350,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 // warn logs what failed for good at events: one line for each error of a wave, for a bad deploy may fail at an
 // event of every campaign. Who appends in inline_apply_only mode is told in the answer.
 func (w *Worker) warn(what string, dead []queue.DeadEvent) {
-	if w.Mode == outbox.ModeInline {
+	if w.Mode == campaign.ModeInline {
 		return
 	}
 	alike := make(map[string]int)
@@ -394,7 +395,7 @@ func (w *Worker) observe(parts []*part) {
 			}
 			for name, from := range p.without {
 				if e.Seq >= from && slices.Contains(w.Set.Following(e.EventType), name) {
-					c.Add(outbox.SeriesFollowed, name, -1)
+					c.Add(samples.SeriesFollowed, name, -1)
 				}
 			}
 			delay := max(0, now.Sub(e.RecordedAt))
@@ -412,9 +413,9 @@ func (w *Worker) observe(parts []*part) {
 		}
 	}
 	for name, n := range types {
-		c.Add(outbox.SeriesApplied, "", n)
+		c.Add(samples.SeriesApplied, "", n)
 		for _, projection := range w.Set.Following(name) {
-			c.Add(outbox.SeriesFollowed, projection, n)
+			c.Add(samples.SeriesFollowed, projection, n)
 		}
 	}
 	w.Samples.Count(w.who.ID, &c)

@@ -17,11 +17,14 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -35,7 +38,7 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 	const each = 3
 	for _, c := range []struct{ campaigns, rows int }{{1, 7}, {40, 7}, {10, 1000}, {100, 1000}} {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.At(storetest.NewClock()), enginetest.BatchSize(c.rows))
-		var events []outbox.Event
+		var events []event.Event
 		for i := range c.campaigns {
 			events = append(events, enginetest.Notes(fmt.Sprintf("c%03d", i), each)...)
 		}
@@ -55,7 +58,7 @@ func TestPass_leavesNothingLeasedWhateverTheNumberOfCampaigns(t *testing.T) {
 
 // Each event is measured once: from its append, an hour ago by the store's clock, to the end of its wave. A failed one is not applied.
 func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
-	m := metrics.New(func(context.Context) (outbox.Summary, error) { return outbox.Summary{}, nil })
+	m := metrics.New(func(context.Context) (campaign.Summary, error) { return campaign.Summary{}, nil })
 	appended := func() time.Time { return time.Now().Add(-time.Hour) }
 	b := enginetest.Own(t, []string{enginetest.Accounts}, enginetest.BatchSize(2), func(o *enginetest.Options) { o.Now, o.Worker.Metrics = appended, m })
 	b.MustAppend(enginetest.Opened("a", 5), enginetest.Opened("b", 5), enginetest.Spent("a", 9), enginetest.Spent("b", 1))
@@ -88,9 +91,9 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	b.MustWait("a", 1)
 
 	b.MustAppend(enginetest.Spent("a", 2), enginetest.Noted("a"))
-	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow("a", 2).Row.Status == outbox.Failed })
+	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow("a", 2).Row.Status == event.Failed })
 	must.Get(b.RetryRow(ctx, enginetest.Operator, "a", 2)).Or(t)
-	storetest.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow("a", 2).Row.Status == outbox.Dead })
+	storetest.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow("a", 2).Row.Status == event.Dead })
 
 	b.ExecProjections(`update accounts set balance = 100`)
 	b.MustRequeue("a", 2)
@@ -156,11 +159,11 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	must.OK(t, b.Heartbeat(t.Context(), gone))
 	storetest.Eventually(t, "a process has ended without being collected", func() bool {
 		all, err := b.Processes(t.Context())
-		return err == nil && !slices.ContainsFunc(all, func(i outbox.InstanceState) bool { return i.Process != outbox.ProcessGone })
+		return err == nil && !slices.ContainsFunc(all, func(i campaign.InstanceState) bool { return i.Process != campaign.ProcessGone })
 	})
 	claims, err := b.Claim(t.Context(), queue.Worker{ID: "gone"}, queue.ClaimLimits{Rows: 10, Lease: time.Hour})
 	must.Need(t, err == nil && len(claims) == 1, "claimed %v, %v", claims, err)
-	must.Get(b.Runs.Start(t.Context(), outbox.Command{}, outbox.RunRequest{Kind: outbox.RunVerify, All: true}, []outbox.ProjectionInfo{{Name: "p", Version: "v"}})).Or(t)
+	must.Get(b.Runs.Start(t.Context(), operator.Command{}, replay.RunRequest{Kind: replay.RunVerify, All: true}, []campaign.ProjectionInfo{{Name: "p", Version: "v"}})).Or(t)
 	held, ok, err := b.Runs.Claim(t.Context(), queue.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
 	must.Need(t, err == nil && ok, "claimed a run: %v, %v", ok, err)
 	b.Start()
@@ -169,7 +172,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	must.Hold(t, err == nil && (run.Lease == nil || run.Lease.Owner != "gone" || !run.Lease.ExpiresAt.After(time.Now())), "the run of the worker whose process is gone is still its own: %+v, %v", run, err)
 	for _, i := range must.Get(b.Instances(t.Context())).Or(t) {
 		here := !strings.HasPrefix(i.ID, "gone")
-		must.Hold(t, (i.StoppedAt == nil) == here && (i.State(time.Now()) == outbox.InstanceCrashed) != here && i.Here == here, "instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
+		must.Hold(t, (i.StoppedAt == nil) == here && (i.State(time.Now()) == campaign.InstanceCrashed) != here && i.Here == here, "instance %s is stopped at %v, and here: %v", i.ID, i.StoppedAt, i.Here)
 	}
 }
 
@@ -197,7 +200,7 @@ func TestRun_endsCleanlyUnderLoad(t *testing.T) {
 	instances, err := b.Instances(t.Context())
 	must.Need(t, err == nil && len(instances) == 1, "instances %+v (%v), want one", instances, err)
 	me := instances[0]
-	must.Hold(t, me.ID == b.Worker.ID() && me.StoppedAt != nil && me.Applied != 0 && me.Failed+me.Fenced == 0 && me.Rates == (outbox.Throughput{}), "the instance says %+v", me)
+	must.Hold(t, me.ID == b.Worker.ID() && me.StoppedAt != nil && me.Applied != 0 && me.Failed+me.Fenced == 0 && me.Rates == (campaign.Throughput{}), "the instance says %+v", me)
 	b.Sound()
 	b.Drain()
 	for i := range campaigns {
@@ -207,10 +210,10 @@ func TestRun_endsCleanlyUnderLoad(t *testing.T) {
 
 func TestRun_writesNothingWhileItIsIdle(t *testing.T) {
 	t.Parallel()
-	for _, m := range outbox.Modes {
+	for _, m := range campaign.Modes {
 		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger), enginetest.InMode(m))
 		b.MustAppend(enginetest.Notes("a", 5)...)
-		if m == outbox.ModeInline {
+		if m == campaign.ModeInline {
 			must.OK(t, b.Worker.ApplyInline(t.Context(), "a"))
 		}
 		for range 3 { // the work, and the heartbeats that report it
@@ -278,7 +281,7 @@ func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 
 func serving(patterns ...string) enginetest.Option {
 	return func(o *enginetest.Options) {
-		scope, err := outbox.ParseScope(patterns)
+		scope, err := campaign.ParseScope(patterns)
 		if err != nil {
 			panic(err)
 		}
@@ -286,7 +289,7 @@ func serving(patterns ...string) enginetest.Option {
 	}
 }
 
-func explained(tb testing.TB, b *enginetest.Engine, id string) outbox.Explanation {
+func explained(tb testing.TB, b *enginetest.Engine, id string) campaign.Explanation {
 	summary := must.Get(b.Store.Summary(tb.Context())).Or(tb)
 	return b.MustCampaign(id).Explain(time.Now(), summary.Surroundings())
 }
@@ -296,7 +299,7 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 	stop := b.Start()
 	b.MustAppend(enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
 	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign("trial-1").LagEvents() == 0 })
-	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == outbox.BlockerUnserved })
+	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == campaign.BlockerUnserved })
 	e := explained(t, b, "other")
 	must.Hold(t, e.ClaimableAt == nil && strings.Contains(e.Why, "match trial-*"), "it says %+v", e)
 	must.Equal(t, b.MustCampaign("other").LagEvents(), 1, "the other lags by")
@@ -309,11 +312,11 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 }
 
 func TestApplyInline_leavesCampaignsThatItDoesNotServe(t *testing.T) {
-	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeInline), serving("trial"))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(campaign.ModeInline), serving("trial"))
 	must.OK(t, appendInline(t, b, enginetest.Opened("trial", 1)))
 	err := appendInline(t, b, enginetest.Opened("other", 1))
-	must.Hold(t, errors.Is(err, outbox.ErrNotYet) && strings.Contains(err.Error(), "match trial"), "what it does not serve: %v", err)
-	b.MustStand("other", 1, outbox.Pending, 0)
+	must.Hold(t, errors.Is(err, event.ErrNotYet) && strings.Contains(err.Error(), "match trial"), "what it does not serve: %v", err)
+	b.MustStand("other", 1, event.Pending, 0)
 }
 
 func TestWorker_appliesWhatLostItsRows(t *testing.T) {
@@ -375,7 +378,7 @@ func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...queue.Rehear
 	expected := make(map[string]queue.Rehearsal)
 	for _, r := range want {
 		expected[r.CampaignID] = r
-		if g := got[r.CampaignID]; (g.Error != "") == (g.FailedSeq != 0) && g.Fingerprint == outbox.Fingerprint(g.Error) {
+		if g := got[r.CampaignID]; (g.Error != "") == (g.FailedSeq != 0) && g.Fingerprint == event.Fingerprint(g.Error) {
 			g.Error, g.Fingerprint = "", ""
 			got[r.CampaignID] = g
 		}
@@ -387,7 +390,7 @@ func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...queue.Rehear
 func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	for rows, accounts := range map[int]string{2: enginetest.Accounts, 1000: enginetest.LenientAccounts} {
-		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, accounts), enginetest.InMode(outbox.ModeShadow), enginetest.BatchSize(rows),
+		b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Tally, accounts), enginetest.InMode(campaign.ModeShadow), enginetest.BatchSize(rows),
 			enginetest.MaxAttempts(1), enginetest.At(storetest.NewClock()))
 		b.MustAppend(enginetest.Notes("a", 5)...)
 		b.MustAppend(enginetest.Opened("b", 10), enginetest.Spent("b", 3), enginetest.Noted("b"), enginetest.Spent("b", 100), enginetest.Noted("b"))
@@ -419,14 +422,14 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts})
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3)).MustAppend(enginetest.Spent("a", 7), enginetest.Spent("a", 1))
-	rehearse(t, b.Beside(enginetest.InMode(outbox.ModeShadow)))
+	rehearse(t, b.Beside(enginetest.InMode(campaign.ModeShadow)))
 
 	mustHaveRehearsed(t, b, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 3, FailedSeq: 4})
 	b.MustHaveApplied("a", 2).MustHaveBalances("a 7").Sound()
 }
 
 func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
-	b := ownForever(t, enginetest.InMode(outbox.ModeShadow))
+	b := ownForever(t, enginetest.InMode(campaign.ModeShadow))
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) { return "", errors.New("not today") })
 	b.MustAppend(enginetest.Noted("a"), enginetest.EventOf("a", "endless", `{}`), enginetest.Noted("a"))
 	b.MustAppend(enginetest.Noted("b"), enginetest.Probed("b", t.Name()))
@@ -442,7 +445,7 @@ func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 }
 
 func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
-	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(outbox.ModeShadow), enginetest.Polling(time.Hour))
+	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.InMode(campaign.ModeShadow), enginetest.Polling(time.Hour))
 	b.OnWork(b.Worker.Wake)
 	b.MustAppend(enginetest.Notes("a", 3)...)
 	before := b.Dump("rehearsals", "instances")

@@ -14,10 +14,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/metrics"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
@@ -32,14 +33,14 @@ type Config struct {
 	Set          *projection.Set
 	Metrics      *metrics.Metrics
 	Logger       *slog.Logger
-	Mode         outbox.Mode
-	Campaigns    outbox.Scope  // the campaigns to apply
-	BatchSize    int           // rows per wave; 0 means 1000
-	BatchBytes   int64         // total document size of a wave and of the events read ahead, unless one event alone is larger; 0 means 32 MB
-	PollInterval time.Duration // 0 means outbox.DefaultPoll
-	Lease        time.Duration // 0 means outbox.DefaultLease
-	Build        string        // version of the program, for the history of attempts
-	Concurrency  int           // waves at a time; 0 means outbox.DefaultConcurrency
+	Mode         campaign.Mode
+	Campaigns    campaign.Scope // the campaigns to apply
+	BatchSize    int            // rows per wave; 0 means 1000
+	BatchBytes   int64          // total document size of a wave and of the events read ahead, unless one event alone is larger; 0 means 32 MB
+	PollInterval time.Duration  // 0 means event.DefaultPoll
+	Lease        time.Duration  // 0 means event.DefaultLease
+	Build        string         // version of the program, for the history of attempts
+	Concurrency  int            // waves at a time; 0 means event.DefaultConcurrency
 	// Beside are loops of other packages that run in this process from the worker's arrival until
 	// their context ends.
 	Beside []func(context.Context)
@@ -74,7 +75,7 @@ type Worker struct {
 	rehearse rehearsals
 
 	faultPause, selfCheckEvery, heartbeatEvery time.Duration
-	eventLimit                                 func(*outbox.Event) time.Duration // the most time that an event may take
+	eventLimit                                 func(*event.Event) time.Duration // the most time that an event may take
 }
 
 // New creates a worker with a new id. Run starts it.
@@ -86,13 +87,13 @@ func New(c Config) *Worker {
 		c.BatchBytes = 32 << 20
 	}
 	if c.PollInterval <= 0 {
-		c.PollInterval = outbox.DefaultPoll
+		c.PollInterval = event.DefaultPoll
 	}
 	if c.Lease <= 0 {
-		c.Lease = outbox.DefaultLease
+		c.Lease = event.DefaultLease
 	}
 	if c.Concurrency <= 0 {
-		c.Concurrency = outbox.DefaultConcurrency
+		c.Concurrency = event.DefaultConcurrency
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -109,11 +110,11 @@ func New(c Config) *Worker {
 	}
 	id := host + "-" + uuid.NewString()[:8]
 	w := &Worker{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), who: queue.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1),
-		faultPause: loop.FaultPause, selfCheckEvery: selfCheckInterval, heartbeatEvery: outbox.HeartbeatInterval,
-		eventLimit: func(*outbox.Event) time.Duration { return c.Queue.EventTimeout() }}
-	w.beat.state = outbox.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
+		faultPause: loop.FaultPause, selfCheckEvery: selfCheckInterval, heartbeatEvery: samples.HeartbeatInterval,
+		eventLimit: func(*event.Event) time.Duration { return c.Queue.EventTimeout() }}
+	w.beat.state = campaign.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
 	if c.Queue.Shared() {
-		w.beat.state.BeatEvery = outbox.HeartbeatInterval
+		w.beat.state.BeatEvery = samples.HeartbeatInterval
 	}
 	return w
 }
@@ -144,7 +145,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.Logger.Warn("projections that are not loaded could not be recorded as left; their rows may lack events", "error", err)
 	}
 	var loops sync.WaitGroup
-	if w.Mode == outbox.ModeShadow {
+	if w.Mode == campaign.ModeShadow {
 		loops.Go(func() { w.loop(ctx, "rehearse", loop.Every(w.PollInterval), w.wake, w.Rehearse) })
 	} else {
 		for range w.Concurrency {
@@ -167,7 +168,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // leaveOthers records that events are applied without the projections that are not loaded.
 func (w *Worker) leaveOthers(ctx context.Context) error {
-	if w.Set == nil || w.Mode == outbox.ModeShadow {
+	if w.Set == nil || w.Mode == campaign.ModeShadow {
 		return nil
 	}
 	var named []string
@@ -212,7 +213,7 @@ func (w *Worker) start(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				w.Logger.Error("worker step failed; retrying", "step", first.name, "error", err)
 			}
-			if err == nil || errors.Is(err, outbox.ErrDamaged) { // whatever is readable can be applied
+			if err == nil || errors.Is(err, event.ErrDamaged) { // whatever is readable can be applied
 				break
 			}
 			w.troubles.record(err)
@@ -255,7 +256,7 @@ const reconciledNamed = 5
 // reconcile reconciles rows and watermarks.
 func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	repaired, named, err := w.maintenance.ReconcileNaming(ctx, reconciledNamed)
-	if err != nil && !errors.Is(err, outbox.ErrDamaged) {
+	if err != nil && !errors.Is(err, event.ErrDamaged) {
 		return false, err
 	}
 	if repaired.Campaigns > 0 {
@@ -264,7 +265,7 @@ func (w *Worker) reconcile(ctx context.Context) (bool, error) {
 	if err == nil {
 		err = w.warnOfOtherJournal(context.WithoutCancel(ctx), repaired.Diverged)
 	}
-	if errors.Is(err, outbox.ErrDamaged) { // whatever is readable has been reconciled and can be applied
+	if errors.Is(err, event.ErrDamaged) { // whatever is readable has been reconciled and can be applied
 		w.Logger.Error("part of a database cannot be read; outboxweb check lists what is affected", "error", err)
 		w.troubles.damaged(err)
 		return false, nil
@@ -303,7 +304,7 @@ func (w *Worker) selfCheck() func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		next, found, err := w.maintenance.SelfCheck(ctx, at, selfCheckCampaigns)
 		at = next
-		if errors.Is(err, outbox.ErrDamaged) {
+		if errors.Is(err, event.ErrDamaged) {
 			w.troubles.damaged(err)
 		}
 		for _, f := range found {

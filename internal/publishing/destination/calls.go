@@ -10,16 +10,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // calls makes the calls of one subscription: with a time limit that holds even if a call ignores its
 // context, and so that a panic is an error. All publishers that are opened for the subscription share it.
 type calls struct {
-	name    outbox.SubscriptionName
-	what    string                   // is called: a function, or a publisher
-	kind    outbox.DeliveryErrorKind // of a call that does not return
+	name    operator.SubscriptionName
+	what    string                     // is called: a function, or a publisher
+	kind    operator.DeliveryErrorKind // of a call that does not return
 	timeout time.Duration
 	free    chan struct{} // has an element for each call that runs; its capacity is how many may
 
@@ -110,7 +111,7 @@ func (c *calls) notReturned(call *running) error {
 		with = fmt.Sprintf(" with %d events, any of which may be at fault,", call.events)
 	}
 	return &Error{Kind: c.kind, Err: fmt.Errorf("the call of %s%s has not returned for %s, though its time limit is %v; %w",
-		c.name, with, outbox.Age(time.Since(call.began)), c.timeout, errNotReturned)}
+		c.name, with, event.Age(time.Since(call.began)), c.timeout, errNotReturned)}
 }
 
 // HangingSince is when the call of the subscription began that has not returned though its time limit is
@@ -178,7 +179,7 @@ const mostCalls = 2
 // callsOf makes the calls of a configured subscription. A publisher may go on for its patience, and may
 // then need two calls of the destination more.
 func callsOf(p Subscription) *calls {
-	return &calls{name: p.SubscriptionName, what: "publisher", kind: outbox.DestinationError,
+	return &calls{name: p.SubscriptionName, what: "publisher", kind: operator.DestinationError,
 		timeout: 2 * (patience + p.Timeout + outbound.LongestAnswer), free: make(chan struct{}, mostCalls)}
 }
 

@@ -8,8 +8,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // settings are the settings of one kind of destination.
@@ -75,7 +77,7 @@ type reader struct {
 }
 
 // Parse returns the publishers that the configuration describes, in the order of the file, and the
-// settings of those that configure none. An error is an *outbox.Refusal of kind outbox.ErrInvalid
+// settings of those that configure none. An error is an *event.Refusal of kind event.ErrInvalid
 // with its line, whose sentence names the key and no secret.
 func (c Config) Parse() ([]Subscription, Settings, error) {
 	r := &reader{Reader: outbound.Reader{Getenv: c.Getenv}}
@@ -96,7 +98,7 @@ func (r *reader) defaults(at outbound.Entry, base Settings) Settings {
 }
 
 func (r *reader) topic(topic outbound.Entry, defaults Settings) []Subscription {
-	r.Check(topic, outbox.CheckName("topic", topic.Name))
+	r.Check(topic, event.CheckName("topic", topic.Name))
 	fields := r.Fields(topic.Value, topic.Path, "match", "publishers", DefaultsKey)
 	match := r.match(topic, fields["match"])
 	if given, is := fields[DefaultsKey]; is {
@@ -108,9 +110,9 @@ func (r *reader) topic(topic outbound.Entry, defaults Settings) []Subscription {
 	}
 	var subs []Subscription
 	for _, publisher := range publishers {
-		r.Check(publisher, outbox.CheckName("publisher", publisher.Name))
+		r.Check(publisher, event.CheckName("publisher", publisher.Name))
 		p := r.subscription(publisher, defaults)
-		p.SubscriptionName = outbox.SubscriptionName{Topic: topic.Name, Publisher: publisher.Name}
+		p.SubscriptionName = operator.SubscriptionName{Topic: topic.Name, Publisher: publisher.Name}
 		p.Match, p.settings.calls = match, callsOf(p)
 		subs = append(subs, p)
 		r.sameFile(publisher, p)
@@ -118,10 +120,10 @@ func (r *reader) topic(topic outbound.Entry, defaults Settings) []Subscription {
 	return subs
 }
 
-func (r *reader) match(topic, field outbound.Entry) outbox.Match {
+func (r *reader) match(topic, field outbound.Entry) subscription.Match {
 	path := topic.Path + ".match"
 	fields := r.Fields(field.Value, path, "event_types", "required_tags", "any_of_tags", "exact_tags", "campaigns")
-	m := outbox.Match{
+	m := subscription.Match{
 		EventTypes:   r.Texts(fields["event_types"], "[scene.*, session.started]"),
 		RequiredTags: r.Texts(fields["required_tags"], "[scene.*, session.started]"),
 		AnyOfTags:    r.Texts(fields["any_of_tags"], "[scene.*, session.started]"),

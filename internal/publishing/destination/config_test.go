@@ -16,9 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYq="
@@ -91,18 +93,18 @@ topics:
       whole: {url: "${HOOK_URL}"}
       log: {url: "log:"}
 `)).Or(t)
-	scenes := outbox.Match{
+	scenes := subscription.Match{
 		EventTypes: []string{"scene.*", "session.started"}, RequiredTags: []string{"wallet_id"}, AnyOfTags: []string{"a", "b"},
 		ExactTags: map[string]string{"region": "eu"}, Campaigns: []string{"c-1"},
 	}
-	all := outbox.Match{EventTypes: []string{"*"}}
-	sub := func(topic, publisher string, match outbox.Match, url, shown string) destination.Subscription {
-		return destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown, Settings: destination.DefaultSettings()}
+	all := subscription.Match{EventTypes: []string{"*"}}
+	sub := func(topic, publisher string, match subscription.Match, url, shown string) destination.Subscription {
+		return destination.Subscription{SubscriptionName: operator.SubscriptionName{Topic: topic, Publisher: publisher}, Match: match, URL: url, Destination: shown, Settings: destination.DefaultSettings()}
 	}
 	hook := sub("scenes", "hook", scenes, "https://me:p%40ss%2Fw%3Ao%3Fr%23d%26%25@hooks.example/in/t0ken?a=p%40ss%2Fw%3Ao%3Fr%23d%26%25&k=t0ken", "https://hooks.example/in/…?…")
 	hook.StartAtHead = true
 	hook.Settings = destination.Settings{PollInterval: 250 * time.Millisecond, BatchSize: 500, Timeout: 3 * time.Second,
-		Pause: outbox.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute, Idle: outbox.DefaultIdleBackoff}
+		Pause: event.Retry{Base: 2 * time.Second, Max: 30 * time.Second}, MaxErrors: 3, FailedRetry: time.Minute, Idle: subscription.DefaultIdleBackoff}
 	want := []destination.Subscription{
 		sub("scenes", "archive", scenes, "file:///var/lib/./outboxweb/scenes.ndjson", "file:///var/lib/outboxweb/scenes.ndjson"),
 		hook,
@@ -133,14 +135,14 @@ topics:
 `)).Or(t)
 	all := destination.DefaultSettings()
 	all.BatchSize, all.PollInterval, all.MaxErrors = 500, 2*time.Second, 3
-	all.Idle = outbox.IdleBackoff{After: 5, Factor: 1.5, Longest: 30 * time.Second}
+	all.Idle = subscription.IdleBackoff{After: 5, Factor: 1.5, Longest: 30 * time.Second}
 	own, topic := all, all
 	own.BatchSize, topic.BatchSize, topic.Idle.Off = 5, 50, true
 	for i, want := range []destination.Settings{own, topic, all} {
 		must.Equal(t, subs[i].Settings, want, subs[i].SubscriptionName)
 	}
 	shown := subs[1].Definition().Settings
-	want := (outbox.PublisherSettings{BatchSize: 50, PollSeconds: 2, TimeoutSeconds: 10, RetryBaseSeconds: 1, RetryMaxSeconds: 60, MaxErrors: 3, FailedRetrySeconds: 300})
+	want := (subscription.PublisherSettings{BatchSize: 50, PollSeconds: 2, TimeoutSeconds: 10, RetryBaseSeconds: 1, RetryMaxSeconds: 60, MaxErrors: 3, FailedRetrySeconds: 300})
 	must.Hold(t, shown == want, "shown as %+v", shown)
 }
 
@@ -249,8 +251,8 @@ func TestParse_namesTheLineOfTheMistake(t *testing.T) {
 				test.text, test.says = "topics: [a] #!", "topics: must be a mapping"
 			}
 			_, err := parse(t, test.text)
-			var refusal *outbox.Refusal
-			must.Need(t, errors.As(err, &refusal) && errors.Is(err, outbox.ErrInvalid), "got %v", err)
+			var refusal *event.Refusal
+			must.Need(t, errors.As(err, &refusal) && errors.Is(err, event.ErrInvalid), "got %v", err)
 			before, _, _ := strings.Cut(test.text, "#!")
 			must.Equal(t, refusal.Line, strings.Count(before, "\n")+1, "the line of", err)
 			must.Hold(t, strings.Contains(refusal.Detail, test.says), "%q does not say %q", refusal.Detail, test.says)
@@ -281,7 +283,7 @@ func TestOpen_readsTheCertificates(t *testing.T) {
 	for _, url := range []string{"https://h/in", "nats://h/s?tls=true", "kafka://h/t?tls=true"} {
 		for path, says := range map[string]string{"/dev/null": "not a regular file", notPEM: "has no certificate in PEM", notPEM + "x": "no such file"} {
 			_, err := subscriptionOf(t, "url: "+url, "ca_file: "+path).Open(destination.Options{})
-			must.Hold(t, errors.Is(err, outbox.ErrSetup) && strings.Contains(err.Error(), "ca_file of scenes/p") && strings.Contains(err.Error(), says), "%s with %s: %v", url, path, err)
+			must.Hold(t, errors.Is(err, event.ErrSetup) && strings.Contains(err.Error(), "ca_file of scenes/p") && strings.Contains(err.Error(), says), "%s with %s: %v", url, path, err)
 		}
 	}
 }
@@ -340,7 +342,7 @@ func FuzzTopics(f *testing.F) {
 		nodes := append([]*yaml.Node{root}, root.Content...)
 		for _, node := range nodes {
 			subs, _, err := destination.Config{Topics: node, Getenv: getenv}.Parse()
-			var refusal *outbox.Refusal
+			var refusal *event.Refusal
 			must.Need(t, err == nil || errors.As(err, &refusal) && refusal.Line >= 1 && refusal.Detail != "", "%#v", err)
 			openAndClose(t, subs)
 		}
@@ -367,7 +369,7 @@ func FuzzDestination(f *testing.F) {
 			return
 		}
 		subs, _, err := destination.Config{Topics: read.Content[0], Getenv: func(string) (string, bool) { return value, true }}.Parse()
-		var refusal *outbox.Refusal
+		var refusal *event.Refusal
 		secret := len(value) >= 16 && !strings.Contains(url, value) && !strings.Contains(header, value)
 		switch {
 		case err != nil && (!errors.As(err, &refusal) || refusal.Line < 1 || refusal.Detail == ""):

@@ -7,14 +7,16 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // Functions deliver the events of a subscription made in Go. Each is called with a context that ends
 // after the subscription's timeout, and never two at a time within a process. They must not change
 // the events, nor keep them.
 //
-// An error that is no *Error is an outbox.UnknownError.
+// An error that is no *Error is an operator.UnknownError.
 type Functions struct {
 	// Deliver delivers events and returns how many of them, from the first on, are delivered. It may
 	// stop early without an error. An *Error is the reason why the next event was not delivered. After
@@ -27,28 +29,28 @@ type Functions struct {
 
 // Custom returns a subscription that functions of this program deliver, by the same rules as those
 // of the configuration file. Zero settings are those of defaults, and of DefaultSettings. An error
-// is an *outbox.Refusal.
+// is an *event.Refusal.
 func Custom(s Subscription, f Functions, defaults Settings) (Subscription, error) {
 	for _, part := range [...][2]string{{"topic", s.Topic}, {"publisher", s.Publisher}} {
-		if err := outbox.CheckName(part[0], part[1]); err != nil {
+		if err := event.CheckName(part[0], part[1]); err != nil {
 			return s, err
 		}
 	}
 	s.Settings = s.Settings.or(defaults)
 	if s.Destination == "" {
-		s.Destination = outbox.FunctionDestination
+		s.Destination = subscription.FunctionDestination
 	}
 	switch {
 	case s.Match.Empty():
-		return s, outbox.Setup(`publisher %s selects no events; say which, or select every event with the event type "*"`, s.SubscriptionName)
+		return s, event.Setup(`publisher %s selects no events; say which, or select every event with the event type "*"`, s.SubscriptionName)
 	case f.Deliver == nil:
-		return s, outbox.Setup("publisher %s needs a function that delivers", s.SubscriptionName)
+		return s, event.Setup("publisher %s needs a function that delivers", s.SubscriptionName)
 	}
 	if err := s.Settings.check(); err != nil {
-		return s, outbox.Setup("publisher %s: %v", s.SubscriptionName, err)
+		return s, event.Setup("publisher %s: %v", s.SubscriptionName, err)
 	}
 	s.settings.functions = f
-	s.settings.calls = &calls{name: s.SubscriptionName, what: "function", kind: outbox.UnknownError, timeout: s.Timeout, free: make(chan struct{}, 1)}
+	s.settings.calls = &calls{name: s.SubscriptionName, what: "function", kind: operator.UnknownError, timeout: s.Timeout, free: make(chan struct{}, 1)}
 	return s, nil
 }
 
@@ -108,7 +110,7 @@ func (c *custom) deliver(ctx context.Context, events []*Event) outcome {
 		o = outcome{err: fmt.Errorf("the function returned that it delivered %d of %d events, and an error: %v", n, n, o.err)}
 	}
 	if _, is := errors.AsType[*Error](o.err); o.err != nil && !is {
-		o.err, o.unclear = &Error{Kind: outbox.UnknownError, Err: o.err}, o.delivered == 0
+		o.err, o.unclear = &Error{Kind: operator.UnknownError, Err: o.err}, o.delivered == 0
 	}
 	return o
 }

@@ -16,12 +16,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
-var custom = destination.Subscription{SubscriptionName: outbox.SubscriptionName{Topic: "scenes", Publisher: "audit"}, Match: outbox.Match{EventTypes: []string{"*"}}}
+var custom = destination.Subscription{SubscriptionName: operator.SubscriptionName{Topic: "scenes", Publisher: "audit"}, Match: subscription.Match{EventTypes: []string{"*"}}}
 
 // customOf opens a publisher of functions, which logs to the writers.
 func customOf(tb testing.TB, f destination.Functions, log ...io.Writer) destination.Publisher {
@@ -33,7 +35,7 @@ func deliverAll(_ context.Context, events []*destination.Event) (int, error) { r
 
 func eventsAt(positions ...int64) (all []*destination.Event) {
 	for _, p := range positions {
-		all = append(all, destination.NewEvent(outbox.Event{Position: p, CampaignID: "c-1", Seq: p, EventType: "noted"}, "urn:x"))
+		all = append(all, destination.NewEvent(event.Event{Position: p, CampaignID: "c-1", Seq: p, EventType: "noted"}, "urn:x"))
 	}
 	return all
 }
@@ -41,13 +43,13 @@ func eventsAt(positions ...int64) (all []*destination.Event) {
 func TestCustom_hasTheRulesOfConfiguredOnes(t *testing.T) {
 	t.Parallel()
 	all := destination.Functions{Deliver: deliverAll}
-	s, err := destination.Custom(custom, all, destination.Settings{BatchSize: 7, Idle: outbox.IdleBackoff{Off: true}})
+	s, err := destination.Custom(custom, all, destination.Settings{BatchSize: 7, Idle: subscription.IdleBackoff{Off: true}})
 	want := destination.DefaultSettings()
 	want.BatchSize, want.Idle.Off = 7, true
 	must.Hold(t, err == nil && s.Settings == want && s.Destination == "go:", "%+v to %q, %v", s.Settings, s.Destination, err)
 	for says, change := range map[string]func(*destination.Subscription, *destination.Functions){
 		"must begin with a lower-case letter":      func(s *destination.Subscription, _ *destination.Functions) { s.Topic = "Scenes" },
-		"publisher scenes/audit selects no events": func(s *destination.Subscription, _ *destination.Functions) { s.Match = outbox.Match{} },
+		"publisher scenes/audit selects no events": func(s *destination.Subscription, _ *destination.Functions) { s.Match = subscription.Match{} },
 		"needs a function that delivers":           func(_ *destination.Subscription, f *destination.Functions) { *f = destination.Functions{} },
 		"the batch size must be from 1 to 10000":   func(s *destination.Subscription, _ *destination.Functions) { s.BatchSize = 10_001 },
 		"the factor of idle waits must be from 1":  func(s *destination.Subscription, _ *destination.Functions) { s.Idle.Factor = 0.5 },
@@ -77,7 +79,7 @@ func TestCustom_aPanicIsAFailedDeliveryWithItsStackInTheLog(t *testing.T) {
 			return len(events), nil
 		}}, &log)
 		n, err := to.Publish(t.Context(), eventsAt(1, 2, 3, 4))
-		must.Hold(t, n == 2 && err != nil && strings.Contains(err.Error(), name) && destination.Cause(err).Kind == outbox.UnknownError && slices.Equal(got, []int64{1, 2}), "%d delivered: %v, %v", n, got, err)
+		must.Hold(t, n == 2 && err != nil && strings.Contains(err.Error(), name) && destination.Cause(err).Kind == operator.UnknownError && slices.Equal(got, []int64{1, 2}), "%d delivered: %v, %v", n, got, err)
 		must.Hold(t, name != "panic" || strings.Contains(log.String(), "custom_test.go"), "the log has no stack:\n%s", log.String())
 	}
 }
@@ -105,7 +107,7 @@ func TestCustom_aHangingFunctionIsCutAndNotCalledAgain(t *testing.T) {
 		to := open()
 		_, err := to.Publish(t.Context(), eventsAt(1))
 		took := time.Since(began)
-		must.Hold(t, took == 4*time.Second && err != nil && strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") && destination.Cause(err).Kind == outbox.UnknownError, "after %s: %v", took, err)
+		must.Hold(t, took == 4*time.Second && err != nil && strings.Contains(err.Error(), "the call of scenes/audit has not returned for 4 s") && destination.Cause(err).Kind == operator.UnknownError, "after %s: %v", took, err)
 		must.OK(t, to.Close())
 		time.Sleep(time.Minute)
 		to = open() // as after a lost lease
@@ -136,12 +138,12 @@ func TestCustom_findsTheEventThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		err       error
 		delivered int // says the function
-		kind      outbox.DeliveryErrorKind
+		kind      operator.DeliveryErrorKind
 		calls     []int // events
 	}{
-		"it does not say which": {mailbox, 0, outbox.UnknownError, []int{4, 1, 1, 1}},
-		"it says which":         {&destination.Error{Kind: outbox.EventError, Err: mailbox}, 2, outbox.EventError, []int{4}},
-		"it says how many":      {mailbox, 2, outbox.UnknownError, []int{4}},
+		"it does not say which": {mailbox, 0, operator.UnknownError, []int{4, 1, 1, 1}},
+		"it says which":         {&destination.Error{Kind: operator.EventError, Err: mailbox}, 2, operator.EventError, []int{4}},
+		"it says how many":      {mailbox, 2, operator.UnknownError, []int{4}},
 	} {
 		var calls []int
 		to := customOf(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
@@ -227,7 +229,7 @@ func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
 			to, began := open(), time.Now()
 			_, err := to.Publish(t.Context(), eventsAt(1, 2))
 			if url == "log:" {
-				must.Hold(t, err != nil && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), "with 2 events, any of which may be at fault, has not returned for 17 s, though its time limit is 16s"), "%v", err)
+				must.Hold(t, err != nil && destination.Cause(err).Kind == operator.DestinationError && strings.Contains(err.Error(), "with 2 events, any of which may be at fault, has not returned for 17 s, though its time limit is 16s"), "%v", err)
 				since := sub.HangingSince()
 				must.Hold(t, since.Equal(began), "it hangs since %s, want %s", since, began)
 				_, err := open().Publish(t.Context(), eventsAt(1))
@@ -252,17 +254,17 @@ func TestPublisher_endsThoughItsWritesDoNot(t *testing.T) {
 
 type counters map[string]int
 
-func (c counters) CountType(of outbox.SubscriptionName, eventType string, events int) {
+func (c counters) CountType(of operator.SubscriptionName, eventType string, events int) {
 	c[of.String()+" "+eventType] += events
 }
 
-func (c counters) CountTag(of outbox.SubscriptionName, tag, value string, events int) {
+func (c counters) CountTag(of operator.SubscriptionName, tag, value string, events int) {
 	c[of.String()+" "+tag+"="+value] += events
 }
 
 func statisticsEvents(eventType string, tags string, n int) (all []*destination.Event) {
 	for range n {
-		all = append(all, destination.NewEvent(outbox.Event{EventType: eventType, Tags: json.RawMessage(tags)}, "urn:x"))
+		all = append(all, destination.NewEvent(event.Event{EventType: eventType, Tags: json.RawMessage(tags)}, "urn:x"))
 	}
 	return all
 }

@@ -20,8 +20,9 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // Publisher delivers events to one destination. It is used by one goroutine at a time.
@@ -72,8 +73,8 @@ func Cause(err error) *Error { return outbound.Cause(err) }
 
 // Subscription is one publisher of one topic, as the configuration file describes it.
 type Subscription struct {
-	outbox.SubscriptionName
-	Match       outbox.Match
+	operator.SubscriptionName
+	Match       subscription.Match
 	URL         string // of the destination, with secrets
 	Destination string // the URL without secrets
 	StartAtHead bool   // start: head instead of beginning
@@ -88,8 +89,8 @@ func (p Subscription) LogValue() slog.Value {
 }
 
 // Definition returns the part of the subscription that the store keeps.
-func (p Subscription) Definition() outbox.PublisherDefinition {
-	return outbox.PublisherDefinition{SubscriptionName: p.SubscriptionName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors, Settings: p.Settings.view()}
+func (p Subscription) Definition() subscription.PublisherDefinition {
+	return subscription.PublisherDefinition{SubscriptionName: p.SubscriptionName, Destination: p.Destination, Match: p.Match, StartAtHead: p.StartAtHead, MaxErrors: p.MaxErrors, Settings: p.Settings.view()}
 }
 
 // Options are what destinations need from the process.
@@ -103,6 +104,6 @@ type Options struct {
 
 // Counters count events that were published to statistics:.
 type Counters interface {
-	CountType(of outbox.SubscriptionName, eventType string, events int)
-	CountTag(of outbox.SubscriptionName, tag, value string, events int)
+	CountType(of operator.SubscriptionName, eventType string, events int)
+	CountTag(of operator.SubscriptionName, tag, value string, events int)
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // TestType is the type of made-up events that test a destination.
@@ -20,7 +20,7 @@ const TestType = "outboxweb.test"
 // Event is an event for delivery. Subscriptions share it, so that it is encoded as a CloudEvent
 // only once. It is safe for concurrent use.
 type Event struct {
-	outbox.Event
+	event.Event
 	source string
 	test   string // id of a made-up event; empty for those of the journal
 	once   sync.Once
@@ -30,13 +30,13 @@ type Event struct {
 
 // NewEvent returns e for delivery. source identifies the journal to receivers; the event's id there
 // is its position.
-func NewEvent(e outbox.Event, source string) *Event { return &Event{Event: e, source: source} }
+func NewEvent(e event.Event, source string) *Event { return &Event{Event: e, source: source} }
 
 // TestEvent returns a made-up event, which is in no journal and has no position, campaign or seq.
 // Its id must differ from those of other test events.
 func TestEvent(source, id string) *Event {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	return &Event{source: source, test: id, Event: outbox.Event{
+	return &Event{source: source, test: id, Event: event.Event{
 		EventID: id, EventType: TestType, OccurredAt: now, RecordedAt: now,
 		Tags: json.RawMessage("{}"), Metadata: json.RawMessage("{}"),
 		Payload: json.RawMessage(`{"message":"An operator is testing this destination; nothing has happened."}`),
@@ -65,16 +65,16 @@ func (e *Event) CloudEvent() ([]byte, error) {
 // cloudEvent is an event in the JSON format of CloudEvents 1.0, its attributes in the order of the
 // CloudEvents SDK for Go.
 type cloudEvent struct {
-	SpecVersion     string        `json:"specversion"`
-	ID              string        `json:"id"`
-	Source          string        `json:"source"`
-	Type            string        `json:"type"`
-	Subject         string        `json:"subject,omitempty"`
-	DataContentType string        `json:"datacontenttype"`
-	Time            time.Time     `json:"time,omitzero"`
-	Data            *outbox.Event `json:"data"`
-	CampaignID      string        `json:"campaignid,omitempty"`
-	Seq             int64         `json:"seq,omitempty,string"` // a string: integers of CloudEvents have fewer than 64 bits
+	SpecVersion     string       `json:"specversion"`
+	ID              string       `json:"id"`
+	Source          string       `json:"source"`
+	Type            string       `json:"type"`
+	Subject         string       `json:"subject,omitempty"`
+	DataContentType string       `json:"datacontenttype"`
+	Time            time.Time    `json:"time,omitzero"`
+	Data            *event.Event `json:"data"`
+	CampaignID      string       `json:"campaignid,omitempty"`
+	Seq             int64        `json:"seq,omitempty,string"` // a string: integers of CloudEvents have fewer than 64 bits
 }
 
 func (e *Event) encode() ([]byte, error) {

@@ -18,8 +18,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -77,7 +78,7 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 	for timeout := 200 * time.Millisecond; ; timeout *= 4 {
 		p := open(tb, append(slices.Clone(lines), "timeout: "+timeout.String())...)
 		n, err := p.Publish(tb.Context(), journalEvents(1, 2))
-		if n == 0 && err != nil && destination.Cause(err).Kind == outbox.DestinationError && strings.Contains(err.Error(), says) {
+		if n == 0 && err != nil && destination.Cause(err).Kind == operator.DestinationError && strings.Contains(err.Error(), says) {
 			return p
 		}
 		must.Need(tb, err != nil && timeout <= patience, "with a timeout of %s it delivers %d and says %v, not %q", timeout, n, err, says)
@@ -86,7 +87,7 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 
 // refused publishes the events of these positions and wants so many delivered, and an error of a
 // kind that contains a text.
-func refused(tb testing.TB, p destination.Publisher, first, last int64, delivered int, kind outbox.DeliveryErrorKind, says string) *destination.Error {
+func refused(tb testing.TB, p destination.Publisher, first, last int64, delivered int, kind operator.DeliveryErrorKind, says string) *destination.Error {
 	n, err := p.Publish(tb.Context(), journalEvents(first, last))
 	must.Need(tb, err != nil, "delivered %d without an error", n)
 	blame := destination.Cause(err)
@@ -98,8 +99,8 @@ func refused(tb testing.TB, p destination.Publisher, first, last int64, delivere
 func positions(tb testing.TB, text []byte) (list []int64) {
 	for line := range bytes.Lines(text) {
 		var e struct {
-			ID   string       `json:"id"`
-			Data outbox.Event `json:"data"`
+			ID   string      `json:"id"`
+			Data event.Event `json:"data"`
 		}
 		err := json.Unmarshal(line, &e)
 		must.Need(tb, err == nil && line[len(line)-1] == '\n' && e.ID == fmt.Sprint(e.Data.Position), "%v: %q", err, line)
@@ -188,7 +189,7 @@ func TestFile_leavesForeignFilesAlone(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "notes")
 			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
-			refused(t, openFile(t, path), 4, 5, 0, outbox.DestinationError, path+": its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
+			refused(t, openFile(t, path), 4, 5, 0, operator.DestinationError, path+": its last line was not written by outboxweb, so nothing is appended to it; use another path, or move the file away")
 			must.Equal(t, string(must.Get(os.ReadFile(path)).Or(t)), text)
 		})
 	}
@@ -204,7 +205,7 @@ func TestFile_looksAgainWhenTheFileIsNotAsItLeftIt(t *testing.T) {
 	f := must.Get(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)).Or(t)
 	defer f.Close()
 	must.Get(f.WriteString("notes\n")).Or(t)
-	refused(t, p, 4, 5, 0, outbox.DestinationError, "its last line was not written by outboxweb")
+	refused(t, p, 4, 5, 0, operator.DestinationError, "its last line was not written by outboxweb")
 	n, err := p.Publish(t.Context(), []*destination.Event{destination.TestEvent("urn:x", "test-1")})
 	must.Hold(t, n == 0 && err != nil, "a made-up event is delivered: %v", err)
 }
@@ -216,7 +217,7 @@ func TestFile_followsNoLink(t *testing.T) {
 	deliver(t, openFile(t, target), 1, 1)
 	for path, to := range map[string]string{link: target, dangling: filepath.Join(dir, "none")} {
 		must.OK(t, os.Symlink(to, path))
-		refused(t, openFile(t, path), 2, 3, 0, outbox.DestinationError, path+": it is a symbolic link, which is not followed; use the path of the file itself, or remove the link")
+		refused(t, openFile(t, path), 2, 3, 0, operator.DestinationError, path+": it is a symbolic link, which is not followed; use the path of the file itself, or remove the link")
 	}
 	wantLines(t, target, 1, 1)
 	_, err := os.Stat(filepath.Join(dir, "none"))
@@ -270,7 +271,7 @@ func TestFile_waitsForTheLock(t *testing.T) {
 	f := must.Get(os.Open(path)).Or(t)
 	defer f.Close()
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_SH)) // which only an exclusive lock waits for
-	refused(t, openFile(t, path, "timeout: 200ms"), 2, 3, 0, outbox.DestinationError, "another process holds its lock")
+	refused(t, openFile(t, path, "timeout: 200ms"), 2, 3, 0, operator.DestinationError, "another process holds its lock")
 	wantLines(t, path, 1, 1)
 	done := make(chan error, 1)
 	go func() { _, err := patient.Publish(context.Background(), journalEvents(2, 3)); done <- err }()
@@ -328,7 +329,7 @@ func TestFile_saysWhyItCannotWrite(t *testing.T) {
 		{dir, "it is a directory; give the publisher the path of a file in it"},
 		{filepath.Join(dir, "none", "events.ndjson"), "open: no such file or directory"},
 	} {
-		refused(t, openFile(t, test.path), 1, 2, 0, outbox.DestinationError, test.path+": "+test.says)
+		refused(t, openFile(t, test.path), 1, 2, 0, operator.DestinationError, test.path+": "+test.says)
 	}
 }
 
@@ -383,6 +384,6 @@ func TestFile_keepsWholeLinesWhereThereIsNoRoom(t *testing.T) {
 	var kind string
 	_, err = fmt.Sscan(string(out), &delivered, &kind)
 	must.Need(t, err == nil, "%v: %s", err, out)
-	must.Hold(t, kind == string(outbox.DestinationError) && strings.Contains(string(out), "file too large") && delivered != 0, "said %s", out)
+	must.Hold(t, kind == string(operator.DestinationError) && strings.Contains(string(out), "file too large") && delivered != 0, "said %s", out)
 	wantLines(t, path, 1, delivered)
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -87,7 +88,7 @@ func TestKafka_keepsTheOrderOfACampaign(t *testing.T) {
 	got := records(t, cluster)
 	wantSeqs(t, seqs(t, got), 3010)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1, Err: kerr.TopicAuthorizationFailed})
-	refused(t, p, 3011, 3020, 0, outbox.DestinationError, "the user may not write to the topic scenes")
+	refused(t, p, 3011, 3020, 0, operator.DestinationError, "the user may not write to the topic scenes")
 	for _, list := range got {
 		header := list[0].Headers
 		must.Hold(t, len(header) == 1 && header[0].Key == "content-type" && string(header[0].Value) == "application/cloudevents+json", "headers %v", header)
@@ -98,7 +99,7 @@ func TestKafka_saysThatThereIsNoTopic(t *testing.T) {
 	t.Parallel()
 	cluster := kafka(t)
 	p := open(t, "url: kafka://"+cluster.ListenAddrs()[0]+"/none")
-	refused(t, p, 1, 2, 0, outbox.DestinationError, "Kafka has no topic none")
+	refused(t, p, 1, 2, 0, operator.DestinationError, "Kafka has no topic none")
 	must.Hold(t, cluster.TopicInfo("none") == nil, "the topic was made")
 	must.OK(t, cluster.CreateTopic("none", 1, nil))
 	deliver(t, p, 1, 2)
@@ -143,7 +144,7 @@ func TestKafka_keepsTheOrderUnderErrors(t *testing.T) {
 }
 
 // noisy is an event that is large even when compressed.
-func noisy(position int64, size int) outbox.Event {
+func noisy(position int64, size int) event.Event {
 	e := journalEvent(position)
 	noise := make([]byte, size)
 	for i := range noise {
@@ -193,7 +194,7 @@ func TestKafka_blamesAnEventThatIsTooLarge(t *testing.T) {
 	large := noisy(41, 30_000)
 	events = append(append(events, destination.NewEvent(large, destination.Source("j1"))), journalEvents(42, 60)...)
 	n, err := p.Publish(t.Context(), events)
-	must.Need(t, n == 40 && destination.Cause(err).Kind == outbox.EventError && strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)"), "delivered %d: %v", n, err)
+	must.Need(t, n == 40 && destination.Cause(err).Kind == operator.EventError && strings.Contains(err.Error(), "more than Kafka takes (max.message.bytes)"), "delivered %d: %v", n, err)
 	publishAll(t, p, events[41:]) // an operator skipped it
 	for campaign, got := range seqs(t, records(t, cluster)) {
 		if campaign == large.CampaignID {
@@ -224,7 +225,7 @@ func TestKafka_findsTheEventAtFault(t *testing.T) {
 	bad.Payload = fmt.Appendf(nil, `{"text":%q}`, mark)
 	events := append(append(journalEvents(1, 7), destination.NewEvent(bad, destination.Source("j1"))), journalEvents(9, 20)...)
 	n, err := p.Publish(t.Context(), events)
-	must.Hold(t, n == 7 && destination.Cause(err).Kind == outbox.UnknownError && strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD"), "delivered %d: %v", n, err)
+	must.Hold(t, n == 7 && destination.Cause(err).Kind == operator.UnknownError && strings.Contains(err.Error(), "Kafka refused the event: INVALID_RECORD"), "delivered %d: %v", n, err)
 	deliver(t, p, 9, 20)
 }
 
@@ -236,7 +237,7 @@ func TestKafka_goesOnAfterTheBrokersWereAway(t *testing.T) {
 	p := openKafka(t, cluster)
 	deliver(t, p, 1, 10)
 	cluster.Close()
-	refused(t, p, 11, 20, 0, outbox.DestinationError, "connection refused")
+	refused(t, p, 11, 20, 0, operator.DestinationError, "connection refused")
 	again := kafka(t, kfake.NumBrokers(1), kfake.Ports(port))
 	deliver(t, p, 1, 20)
 	wantSeqs(t, seqs(t, records(t, again)), 20)
@@ -265,7 +266,7 @@ func TestKafka_usesTLS(t *testing.T) {
 	cluster := kafka(t, kfake.NumBrokers(1), kfake.TLS(config))
 	at := "url: kafka://" + cluster.ListenAddrs()[0] + "/scenes?tls=true"
 	deliver(t, open(t, at, "ca_file: "+ca), 1, 3)
-	refused(t, open(t, at), 4, 5, 0, outbox.DestinationError, "certificate")
+	refused(t, open(t, at), 4, 5, 0, operator.DestinationError, "certificate")
 }
 
 func TestKafka_saysWhoItIs(t *testing.T) {
@@ -280,7 +281,7 @@ func TestKafka_saysWhoItIs(t *testing.T) {
 		answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
 		return answer, nil, true
 	})
-	blame := refused(t, open(t, "url: kafka://me:s3cret@"+at+"/scenes?sasl=plain"), 1, 2, 0, outbox.DestinationError, "did not accept the name and the password")
+	blame := refused(t, open(t, "url: kafka://me:s3cret@"+at+"/scenes?sasl=plain"), 1, 2, 0, operator.DestinationError, "did not accept the name and the password")
 	must.Hold(t, !strings.Contains(blame.Error(), "s3cret"), "tells the password: %v", blame)
 }
 

@@ -3,8 +3,8 @@ package destination
 import (
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // kind is a kind of destination: the scheme of its URL, https also for http.
@@ -68,5 +68,5 @@ func knownSchemes() string {
 	for _, k := range kinds() {
 		examples = append(examples, k.example)
 	}
-	return outbox.OrList(examples)
+	return event.OrList(examples)
 }

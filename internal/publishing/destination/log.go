@@ -5,14 +5,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // logPublisher logs each event, whatever the log's level: a delivered event must not be lost. It
 // does not log payloads.
 type logPublisher struct {
-	sub    outbox.SubscriptionName
+	sub    operator.SubscriptionName
 	logger *slog.Logger
 }
 

@@ -13,15 +13,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // natsPublisher publishes to a subject of JetStream, one event after the other, each acknowledged
 // by its stream before the next is sent. A broken connection is replaced by the next Publish and
 // not in between: what the library buffered would arrive when another process may deliver.
 type natsPublisher struct {
-	sub      outbox.SubscriptionName
+	sub      operator.SubscriptionName
 	settings busSettings
 	timeout  time.Duration
 	journal  string

@@ -19,8 +19,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -81,7 +82,7 @@ func TestNATS_saysThatThereIsNoStream(t *testing.T) {
 	t.Parallel()
 	s := natsServer(t, nil)
 	p := open(t, "url: "+s.ClientURL()+"/scenes")
-	refused(t, p, 1, 2, 0, outbox.DestinationError, "no JetStream stream has the subject scenes")
+	refused(t, p, 1, 2, 0, operator.DestinationError, "no JetStream stream has the subject scenes")
 	target := stream(t, s, jetstream.StreamConfig{})
 	deliver(t, p, 1, 2)
 	wantRange(t, streamPositions(t, target), 1, 2)
@@ -95,14 +96,14 @@ func TestNATS_goesOnAfterTheServerWasAway(t *testing.T) {
 	dir := t.TempDir()
 	again := func(o *server.Options) { o.Port, o.StoreDir = port, dir }
 	p := open(t, fmt.Sprintf("url: nats://127.0.0.1:%d/scenes", port))
-	refused(t, p, 1, 2, 0, outbox.DestinationError, "no connection to NATS at 127.0.0.1")
+	refused(t, p, 1, 2, 0, operator.DestinationError, "no connection to NATS at 127.0.0.1")
 
 	s := natsServer(t, again)
 	stream(t, s, jetstream.StreamConfig{})
 	deliver(t, p, 1, 10)
 	s.Shutdown()
 	s.WaitForShutdown()
-	refused(t, p, 11, 12, 0, outbox.DestinationError, "NATS")
+	refused(t, p, 11, 12, 0, operator.DestinationError, "NATS")
 
 	s = natsServer(t, again)
 	deliver(t, p, 11, 20)
@@ -125,7 +126,7 @@ func TestNATS_blamesAnEventThatIsTooLarge(t *testing.T) {
 		large.Payload = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", size))
 		events := append(journalEvents(1, 2), destination.NewEvent(large, destination.Source("j1")))
 		n, err := p.Publish(t.Context(), append(events, journalEvents(4, 4)...))
-		must.Hold(t, n == 2 && destination.Cause(err).Kind == outbox.EventError && strings.Contains(err.Error(), says), "delivered %d: %v", n, err)
+		must.Hold(t, n == 2 && destination.Cause(err).Kind == operator.EventError && strings.Contains(err.Error(), says), "delivered %d: %v", n, err)
 	}
 	wantRange(t, streamPositions(t, target), 1, 2)
 }
@@ -135,7 +136,7 @@ func TestNATS_blamesAStreamThatIsFull(t *testing.T) {
 	s := natsServer(t, nil)
 	stream(t, s, jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
 	p := open(t, "url: "+s.ClientURL()+"/scenes")
-	refused(t, p, 1, 5, 3, outbox.DestinationError, "the stream refused the event: nats: nats: API error: code=503 err_code=10077 description=maximum messages exceeded")
+	refused(t, p, 1, 5, 3, operator.DestinationError, "the stream refused the event: nats: nats: API error: code=503 err_code=10077 description=maximum messages exceeded")
 }
 
 func TestNATS_saysWhoItIs(t *testing.T) {
@@ -150,7 +151,7 @@ func TestNATS_saysWhoItIs(t *testing.T) {
 	at := strings.TrimPrefix(s.ClientURL(), "nats://")
 	deliver(t, open(t, "url: nats://me:${PASSWORD}@127.0.0.1:1,"+at+"/scenes"), 1, 3)
 	wantRange(t, streamPositions(t, target), 1, 3)
-	blame := refused(t, open(t, "url: nats://me:s3cret@"+at+"/scenes"), 1, 2, 0, outbox.DestinationError, "Authorization Violation")
+	blame := refused(t, open(t, "url: nats://me:s3cret@"+at+"/scenes"), 1, 2, 0, operator.DestinationError, "Authorization Violation")
 	must.Hold(t, !strings.Contains(blame.Error(), "s3cret"), "tells the password: %v", blame)
 	refusedInTime(t, "Permissions Violation", "url: nats://nobody:x@"+at+"/scenes")
 }
@@ -163,7 +164,7 @@ func TestNATS_usesTLS(t *testing.T) {
 	at := "url: " + strings.Replace(s.ClientURL(), "tls://", "nats://", 1) + "/scenes?tls=true"
 	deliver(t, open(t, at, "ca_file: "+ca), 1, 3)
 	wantRange(t, streamPositions(t, target), 1, 3)
-	refused(t, open(t, at), 4, 5, 0, outbox.DestinationError, "certificate")
+	refused(t, open(t, at), 4, 5, 0, operator.DestinationError, "certificate")
 }
 
 func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
@@ -174,7 +175,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	n, err := p.Publish(ctx, journalEvents(1, 2))
-	must.Hold(t, n == 0 && destination.Cause(err).Kind == outbox.DestinationError && ctx.Err() == nil, "delivered %d: %v; %v", n, err, ctx.Err())
+	must.Hold(t, n == 0 && destination.Cause(err).Kind == operator.DestinationError && ctx.Err() == nil, "delivered %d: %v; %v", n, err, ctx.Err())
 }
 
 // stalled is a server that greets and then never answers. It then calls after.
@@ -215,7 +216,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 		p := open(t, "url: nats://"+at+"/scenes", "timeout: "+timeout.String())
 		start := time.Now()
 		n, err := p.Publish(t.Context(), events)
-		must.Hold(t, n == 0 && (!greeted.Load() || errors.Is(err, context.DeadlineExceeded)) && destination.Cause(err).Kind == outbox.DestinationError, "delivered %d: %v", n, err)
+		must.Hold(t, n == 0 && (!greeted.Load() || errors.Is(err, context.DeadlineExceeded)) && destination.Cause(err).Kind == operator.DestinationError, "delivered %d: %v", n, err)
 		if took := time.Since(start); took > timeout+30*time.Second { // the library gives a write a minute
 			t.Errorf("took %v with a timeout of %v", took, timeout)
 		}
@@ -229,9 +230,9 @@ func TestNATS_leavesAServerThatDoesNotAcknowledge(t *testing.T) {
 	must.Hold(t, !destination.Connected(p), "the connection was kept")
 }
 
-func journalEvent(position int64) outbox.Event {
+func journalEvent(position int64) event.Event {
 	at := time.Date(2026, 11, 21, 7, 10, 3, 120_000_000, time.UTC)
-	return outbox.Event{
+	return event.Event{
 		CampaignID: fmt.Sprintf("c-%d", position%3), Seq: position/3 + 1, Position: position, EventID: fmt.Sprintf("e-%d", position),
 		EventType: "character.created", OccurredAt: at, RecordedAt: at.Add(time.Microsecond), ActorType: "participant", ActorID: "p-1",
 		EntityType: "character", EntityID: "ch-3", SessionID: "s <1> & \"2\"", CorrelationID: "Zürich\u2028",
@@ -268,7 +269,7 @@ func TestCloudEvent_isWhatTheSDKReads(t *testing.T) {
 		"specversion": "1.0", "id": "912", "source": "urn:outboxweb:journal:j1", "type": "character.created", "subject": "c-0",
 		"time": "2026-11-21T07:10:03.12Z", "datacontenttype": "application/json", "campaignid": "string c-0", "seq": "string 305",
 	})
-	var data outbox.Event
+	var data event.Event
 	must.OK(t, got.DataAs(&data))
 	must.Equal(t, data, want)
 }
@@ -305,7 +306,7 @@ func TestCloudEvent_keepsSpacesAndRefusesBlankNames(t *testing.T) {
 	must.Hold(t, got.Subject == e.CampaignID && got.CampaignID == e.CampaignID && got.Type == e.EventType, "got %+q of campaign %q, type %q", got, e.CampaignID, e.EventType)
 	noType, noCampaign := e, e
 	noType.EventType, noCampaign.CampaignID = "\u00a0", " "
-	for _, e := range []outbox.Event{noType, noCampaign} {
+	for _, e := range []event.Event{noType, noCampaign} {
 		encoded, err := destination.NewEvent(e, destination.Source("j1")).CloudEvent()
 		must.Hold(t, err != nil, "written as %s", encoded)
 	}

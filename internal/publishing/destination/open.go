@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // patience is how long one call of Publish may continue if events are acknowledged one by one:
@@ -20,7 +20,7 @@ func (p Subscription) Open(o Options) (Publisher, error) {
 	}
 	is, known := p.settings.kind.info()
 	if !known {
-		return nil, outbox.Setup("publisher %s has no destination", p.SubscriptionName)
+		return nil, event.Setup("publisher %s has no destination", p.SubscriptionName)
 	}
 	to, err := is.open(p, o)
 	if err != nil {

@@ -4,20 +4,21 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // Settings are how a subscription reads the journal and calls its destination. Zero fields have the
 // values of DefaultSettings.
 type Settings struct {
 	PollInterval time.Duration
-	Idle         outbox.IdleBackoff // between polls that find nothing
-	BatchSize    int                // maximum events per call of Publish
-	Timeout      time.Duration      // of one call of the destination
-	Pause        outbox.Retry       // the wait after errors in a row: from Base, doubled with each, to Max
-	MaxErrors    int                // errors in a row after which the subscription is failed
-	FailedRetry  time.Duration      // retry interval of a failed subscription
+	Idle         subscription.IdleBackoff // between polls that find nothing
+	BatchSize    int                      // maximum events per call of Publish
+	Timeout      time.Duration            // of one call of the destination
+	Pause        event.Retry              // the wait after errors in a row: from Base, doubled with each, to Max
+	MaxErrors    int                      // errors in a row after which the subscription is failed
+	FailedRetry  time.Duration            // retry interval of a failed subscription
 }
 
 // Defaults of a subscription.
@@ -38,15 +39,15 @@ func DefaultSettings() Settings { return Settings{}.or(Settings{}) }
 func (s Settings) or(base Settings) Settings {
 	return Settings{
 		PollInterval: cmp.Or(s.PollInterval, base.PollInterval, DefaultPollInterval),
-		Idle: outbox.IdleBackoff{
-			Off:     s.Idle.Off || s.Idle == outbox.IdleBackoff{} && base.Idle.Off,
-			After:   cmp.Or(s.Idle.After, base.Idle.After, outbox.DefaultIdleBackoff.After),
-			Factor:  cmp.Or(s.Idle.Factor, base.Idle.Factor, outbox.DefaultIdleBackoff.Factor),
-			Longest: cmp.Or(s.Idle.Longest, base.Idle.Longest, outbox.DefaultIdleBackoff.Longest),
+		Idle: subscription.IdleBackoff{
+			Off:     s.Idle.Off || s.Idle == subscription.IdleBackoff{} && base.Idle.Off,
+			After:   cmp.Or(s.Idle.After, base.Idle.After, subscription.DefaultIdleBackoff.After),
+			Factor:  cmp.Or(s.Idle.Factor, base.Idle.Factor, subscription.DefaultIdleBackoff.Factor),
+			Longest: cmp.Or(s.Idle.Longest, base.Idle.Longest, subscription.DefaultIdleBackoff.Longest),
 		},
 		BatchSize: cmp.Or(s.BatchSize, base.BatchSize, DefaultBatchSize),
 		Timeout:   cmp.Or(s.Timeout, base.Timeout, DefaultTimeout),
-		Pause: outbox.Retry{
+		Pause: event.Retry{
 			Base: cmp.Or(s.Pause.Base, base.Pause.Base, DefaultRetryBase),
 			Max:  cmp.Or(s.Pause.Max, base.Pause.Max, DefaultRetryMax),
 		},
@@ -73,15 +74,15 @@ func (s Settings) check() error {
 		{"the retry interval once failed", s.FailedRetry.Seconds(), outbound.LeastPause.Seconds(), longestPause.Seconds()},
 	} {
 		if !(one.is >= one.least && one.is <= one.most) {
-			return outbox.Setup("%s must be from %v to %v (durations in seconds), not %v", one.name, one.least, one.most, one.is)
+			return event.Setup("%s must be from %v to %v (durations in seconds), not %v", one.name, one.least, one.most, one.is)
 		}
 	}
 	return nil
 }
 
 // view returns the settings as pages and the API show them.
-func (s Settings) view() outbox.PublisherSettings {
-	v := outbox.PublisherSettings{
+func (s Settings) view() subscription.PublisherSettings {
+	v := subscription.PublisherSettings{
 		BatchSize: s.BatchSize, PollSeconds: s.PollInterval.Seconds(), TimeoutSeconds: s.Timeout.Seconds(),
 		RetryBaseSeconds: s.Pause.Base.Seconds(), RetryMaxSeconds: s.Pause.Max.Seconds(), MaxErrors: s.MaxErrors, FailedRetrySeconds: s.FailedRetry.Seconds(),
 	}
@@ -98,7 +99,7 @@ var settingKeys = []string{"poll_interval", "idle_backoff", "idle_after", "idle_
 func (r *reader) settings(at outbound.Entry, fields map[string]outbound.Entry, base Settings) Settings {
 	s := Settings{
 		PollInterval: r.Pause(fields["poll_interval"], base.PollInterval, longestPause),
-		Idle: outbox.IdleBackoff{
+		Idle: subscription.IdleBackoff{
 			After:   int(r.Number(fields["idle_after"], int64(base.Idle.After), 1, mostIdle)),
 			Factor:  r.Decimal(fields["idle_factor"], base.Idle.Factor, 1, mostFactor),
 			Longest: r.Pause(fields["idle_longest"], base.Idle.Longest, longestPause),
@@ -108,7 +109,7 @@ func (r *reader) settings(at outbound.Entry, fields map[string]outbound.Entry, b
 		Timeout:     r.Pause(fields["timeout"], base.Timeout, longestCall),
 		MaxErrors:   int(r.Number(fields["max_errors"], int64(base.MaxErrors), 1, mostErrors)),
 		FailedRetry: r.Pause(fields["failed_retry"], base.FailedRetry, longestPause),
-		Pause:       outbox.Retry{Base: r.Pause(fields["retry_base"], base.Pause.Base, longestPause), Max: r.Pause(fields["retry_max"], base.Pause.Max, longestPause)},
+		Pause:       event.Retry{Base: r.Pause(fields["retry_base"], base.Pause.Base, longestPause), Max: r.Pause(fields["retry_max"], base.Pause.Max, longestPause)},
 	}
 	if on, given := fields["idle_backoff"]; given {
 		s.Idle.Off = !r.Flag(on)

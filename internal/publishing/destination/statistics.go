@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 type statisticsSettings struct {
@@ -76,7 +76,7 @@ func (r *reader) statistics(at outbound.Entry, u outbound.URL, fields map[string
 // logged.
 type statistics struct {
 	statisticsSettings
-	sub     outbox.SubscriptionName
+	sub     operator.SubscriptionName
 	logger  *slog.Logger
 	metrics Counters
 	stop    chan struct{}

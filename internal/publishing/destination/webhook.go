@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/outbound"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 
 // webhook posts events to an HTTP server.
 type webhook struct {
-	sub    outbox.SubscriptionName
+	sub    operator.SubscriptionName
 	batch  bool
 	client *outbound.Client
 }
@@ -46,7 +46,7 @@ func (w *webhook) Publish(ctx context.Context, events []*Event) (int, error) {
 		}
 		err := w.send(ctx, events[:n], list[:n])
 		switch {
-		case n > 1 && err != nil && Cause(err).Kind != outbox.DestinationError:
+		case n > 1 && err != nil && Cause(err).Kind != operator.DestinationError:
 			alone = n
 			return 0, nil
 		case err != nil:

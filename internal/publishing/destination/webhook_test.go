@@ -22,8 +22,9 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
 )
 
@@ -39,7 +40,7 @@ func (r request) positions(tb testing.TB) []int64 {
 	if r.header.Get("Content-Type") != "application/cloudevents-batch+json" {
 		body = fmt.Appendf(nil, "[%s]", body)
 	}
-	var events []struct{ Data outbox.Event }
+	var events []struct{ Data event.Event }
 	err := json.Unmarshal(body, &events)
 	must.Need(tb, err == nil, "%v: %s", err, body)
 	var list []int64
@@ -178,12 +179,12 @@ func TestWebhook_keepsRequestsSmall(t *testing.T) {
 
 func TestWebhook_judgesAnswers(t *testing.T) {
 	t.Parallel()
-	const destination, event = outbox.DestinationError, outbox.UnknownError
+	const destination, event = operator.DestinationError, operator.UnknownError
 	inHalfAnHour := time.Now().Add(30 * time.Minute).UTC().Format(http.TimeFormat)
 	for _, test := range []struct {
 		code   int
 		header []string
-		kind   outbox.DeliveryErrorKind
+		kind   operator.DeliveryErrorKind
 		retry  time.Duration
 		gone   bool
 		says   string
@@ -227,14 +228,14 @@ func TestWebhook_findsTheEventAtFaultInABatch(t *testing.T) {
 			status(422)(w, r)
 		}
 	})
-	refused(t, server.hook(t, "format: batch"), 1, 6, 3, outbox.UnknownError, "answered 422")
+	refused(t, server.hook(t, "format: batch"), 1, 6, 3, operator.UnknownError, "answered 422")
 	var ids []string
 	for _, r := range server.got() {
 		ids = append(ids, fmt.Sprint(r.positions(t)))
 	}
 	must.Equal(t, strings.Join(ids, " "), "[1 2 3 4 5 6] [1] [2] [3] [4]", "requests")
 	alone := newReceiver(t, status(422))
-	refused(t, alone.hook(t, "format: batch"), 1, 1, 0, outbox.UnknownError, "answered 422")
+	refused(t, alone.hook(t, "format: batch"), 1, 1, 0, operator.UnknownError, "answered 422")
 	must.Equal(t, len(alone.got()), 1, "requests of a batch of one event")
 	small := newReceiver(t, func(w http.ResponseWriter, r request) {
 		if len(r.positions(t)) > 1 {
@@ -252,12 +253,12 @@ func TestWebhook_saysWhatHappenedWithoutAnAnswer(t *testing.T) {
 	dropping := newReceiver(t, func(http.ResponseWriter, request) { panic(http.ErrAbortHandler) })
 	away := newReceiver(t, accept)
 	away.Close()
-	refused(t, slow.hook(t, "timeout: 100ms"), 1, 2, 0, outbox.DestinationError, "no response within 100ms")
-	refused(t, dropping.hook(t), 1, 2, 0, outbox.DestinationError, "no response: EOF")
-	refused(t, newReceiver(t, status(200, "X-Long", strings.Repeat("x", 200_000))).hook(t), 1, 1, 0, outbox.DestinationError, "no response")
-	refused(t, away.hook(t), 1, 2, 0, outbox.DestinationError, "connection refused")
+	refused(t, slow.hook(t, "timeout: 100ms"), 1, 2, 0, operator.DestinationError, "no response within 100ms")
+	refused(t, dropping.hook(t), 1, 2, 0, operator.DestinationError, "no response: EOF")
+	refused(t, newReceiver(t, status(200, "X-Long", strings.Repeat("x", 200_000))).hook(t), 1, 1, 0, operator.DestinationError, "no response")
+	refused(t, away.hook(t), 1, 2, 0, operator.DestinationError, "connection refused")
 	untrusted := open(t, "url: "+slow.URL+"/"+"t0ken", "allow_private: true")
-	blame := refused(t, untrusted, 1, 2, 0, outbox.DestinationError, "certificate")
+	blame := refused(t, untrusted, 1, 2, 0, operator.DestinationError, "certificate")
 	must.Hold(t, !strings.Contains(blame.Error(), "t0ken"), "tells the address: %v", blame)
 }
 
@@ -286,7 +287,7 @@ func TestWebhook_readsAndShowsLittleOfAnAnswer(t *testing.T) {
 		}
 		t.Error("all of the answer was taken")
 	})
-	blame := refused(t, server.hook(t), 1, 1, 0, outbox.UnknownError, "answered 400 Bad Request: ä")
+	blame := refused(t, server.hook(t), 1, 1, 0, operator.UnknownError, "answered 400 Bad Request: ä")
 	n := len(blame.Error())
 	must.Hold(t, n >= 500 && n <= 600, "an error of %d bytes", n)
 	<-done
@@ -304,7 +305,7 @@ func TestWebhook_showsAStatusLineAsPrintableText(t *testing.T) {
 		_, err = io.WriteString(connection, "HTTP/1.1 400 no\x1b[31m\u009b \x9b\u202ered\r\nContent-Length: 0\r\n\r\n")
 		must.Hold(t, err == nil, "%v", err)
 	})
-	blame := refused(t, server.hook(t), 1, 1, 0, outbox.UnknownError, "answered 400 no [31m red")
+	blame := refused(t, server.hook(t), 1, 1, 0, operator.UnknownError, "answered 400 no [31m red")
 	must.Hold(t, utf8.ValidString(blame.Error()) && !strings.ContainsFunc(blame.Error(), func(r rune) bool { return !unicode.IsPrint(r) }), "it says %+q", blame)
 }
 
@@ -312,7 +313,7 @@ func TestWebhook_goesToNoPrivateAddress(t *testing.T) {
 	t.Parallel()
 	server := newReceiver(t, accept)
 	for _, url := range []string{server.URL, strings.Replace(server.URL, "127.0.0.1", "localhost", 1), "https://[::ffff:127.0.0.1]:1", "https://169.254.169.254"} {
-		refused(t, open(t, "url: "+url), 1, 1, 0, outbox.DestinationError, "need allow_private: true")
+		refused(t, open(t, "url: "+url), 1, 1, 0, operator.DestinationError, "need allow_private: true")
 	}
 	must.Equal(t, len(server.got()), 0, "a request arrived")
 }

@@ -5,14 +5,15 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
-func stateChoices(p ui.Page, f outbox.CampaignFilter) []ui.Choice {
+func stateChoices(p ui.Page, f campaign.CampaignFilter) []ui.Choice {
 	f.Cursor = ""
-	return ui.ChoicesOf("any state", outbox.States, f.State, ui.StateGlyph, func(s outbox.State) ui.URL {
+	return ui.ChoicesOf("any state", campaign.States, f.State, ui.StateGlyph, func(s campaign.State) ui.URL {
 		f.State = s
 		return p.Links.Campaigns(f)
 	})
@@ -27,24 +28,24 @@ func eventsBefore(after int64, shown int) (start int64, ok bool) {
 	return max(0, after-int64(max(shown, 1))), true
 }
 
-func headAction(p ui.Page, c outbox.Campaign) ui.URL {
-	return p.Links.Action(outbox.HeadActions(c.HeadStatus)[0], c.CampaignID, ui.Itoa(c.HeadSeq))
+func headAction(p ui.Page, c campaign.Campaign) ui.URL {
+	return p.Links.Action(campaign.HeadActions(c.HeadStatus)[0], c.CampaignID, ui.Itoa(c.HeadSeq))
 }
 
 // campaignGuides are the guides for what blocks a campaign.
-var campaignGuides = map[outbox.State]ui.Guide{outbox.StateDiverged: ui.GuideDiverged, outbox.StateBlocked: ui.GuideDead, outbox.StateFailing: ui.GuideFailed,
-	outbox.StateUnverifiable: ui.GuideUnverifiable, outbox.StateDrifted: ui.GuideWrong, outbox.StateLagging: ui.GuideLag}
+var campaignGuides = map[campaign.State]ui.Guide{campaign.StateDiverged: ui.GuideDiverged, campaign.StateBlocked: ui.GuideDead, campaign.StateFailing: ui.GuideFailed,
+	campaign.StateUnverifiable: ui.GuideUnverifiable, campaign.StateDrifted: ui.GuideWrong, campaign.StateLagging: ui.GuideLag}
 
 // campaignGuide is the guide for a campaign: where it lags since no worker is running, that for workers.
-func campaignGuide(p ui.Page, c outbox.Campaign) ui.Guide {
-	if c.State() == outbox.StateLagging && len(p.Findings.Of(outbox.FindsWorker)) > 0 {
+func campaignGuide(p ui.Page, c campaign.Campaign) ui.Guide {
+	if c.State() == campaign.StateLagging && len(p.Findings.Of(campaign.FindsWorker)) > 0 {
 		return ui.GuideWorker
 	}
 	return campaignGuides[c.State()]
 }
 
 // sortable is one of the orders of campaigns: its own direction first, then the other.
-func sortable(p ui.Page, f outbox.CampaignFilter, by outbox.CampaignSort, own, other string) (o ui.Order) {
+func sortable(p ui.Page, f campaign.CampaignFilter, by campaign.CampaignSort, own, other string) (o ui.Order) {
 	chosen := f.Sort == by
 	if chosen {
 		o.Sorted = own
@@ -58,7 +59,7 @@ func sortable(p ui.Page, f outbox.CampaignFilter, by outbox.CampaignSort, own, o
 }
 
 // pct is how much of the journal is applied, 0 to 100.
-func pct(c outbox.Campaign) string {
+func pct(c campaign.Campaign) string {
 	if c.HighWaterSeq == 0 {
 		return "100"
 	}
@@ -67,7 +68,7 @@ func pct(c outbox.Campaign) string {
 
 // behindName is the label for unapplied events: in a diverged campaign the projections are not
 // simply behind.
-func behindName(c outbox.Campaign) string {
+func behindName(c campaign.Campaign) string {
 	if c.Diverged != "" {
 		return "Waiting"
 	}
@@ -75,15 +76,15 @@ func behindName(c outbox.Campaign) string {
 }
 
 // verificationDiffers says how live rows of a campaign differed, or nothing.
-func verificationDiffers(p ui.Page, of CampaignView, v outbox.Verification) string {
-	c := outbox.Comparison{Added: v.Added, Changed: v.Changed, Removed: v.Removed, FirstSeq: v.FirstSeq, ReplayedWith: outbox.ReplayedWith{Version: v.Version}}
+func verificationDiffers(p ui.Page, of CampaignView, v campaign.Verification) string {
+	c := projection.Comparison{Added: v.Added, Changed: v.Changed, Removed: v.Removed, FirstSeq: v.FirstSeq, ReplayedWith: campaign.ReplayedWith{Version: v.Version}}
 	if !c.Differs() {
 		return ""
 	}
 	if v.Outdated {
-		return ui.Sentence(jobs.ChangeCounts(c, jobs.VerifySides) + ", compared with " + outbox.OutdatedWords(p.Loaded, v))
+		return ui.Sentence(jobs.ChangeCounts(c, jobs.VerifySides) + ", compared with " + campaign.OutdatedWords(p.Loaded, v))
 	}
-	if i := slices.IndexFunc(of.Cursors, func(one outbox.Cursor) bool { return one.Projection == v.Projection }); i >= 0 {
+	if i := slices.IndexFunc(of.Cursors, func(one campaign.Cursor) bool { return one.Projection == v.Projection }); i >= 0 {
 		c.RowsBuilt = of.Cursors[i].RowsBuilt
 	}
 	return ui.Sentence(jobs.ChangeCounts(c, jobs.VerifySides) + jobs.FirstDivergence(c))

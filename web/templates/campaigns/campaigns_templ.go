@@ -9,12 +9,13 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // CampaignsView is a page of the campaigns.
-type CampaignsView = ui.ListView[outbox.CampaignFilter, outbox.CampaignView]
+type CampaignsView = ui.ListView[campaign.CampaignFilter, campaign.CampaignView]
 
 func CampaignsPage(p ui.Page, v CampaignsView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -101,7 +102,7 @@ func CampaignsPage(p ui.Page, v CampaignsView) templ.Component {
 	})
 }
 
-func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
+func campaignsFilter(p ui.Page, f campaign.CampaignFilter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -135,9 +136,9 @@ func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var5 templ.SafeURL
-		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Campaigns(outbox.CampaignFilter{}))
+		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Campaigns(campaign.CampaignFilter{}))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 28, Col: 86}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 29, Col: 88}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 		if templ_7745c5c3_Err != nil {
@@ -155,7 +156,7 @@ func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
 			var templ_7745c5c3_Var6 string
 			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(string(f.State))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 30, Col: 60}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 31, Col: 60}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -180,7 +181,7 @@ func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f.Sort == outbox.SortTrouble {
+		if f.Sort == campaign.SortTrouble {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " selected")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -190,7 +191,7 @@ func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f.Sort == outbox.SortID {
+		if f.Sort == campaign.SortID {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, " selected")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -200,7 +201,7 @@ func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f.Sort == outbox.SortLag {
+		if f.Sort == campaign.SortLag {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, " selected")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -210,7 +211,7 @@ func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f.Sort == outbox.SortAge {
+		if f.Sort == campaign.SortAge {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, " selected")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -225,56 +226,56 @@ func campaignsFilter(p ui.Page, f outbox.CampaignFilter) templ.Component {
 }
 
 // CampaignColumns are the columns of campaigns.
-func CampaignColumns(p ui.Page, f outbox.CampaignFilter) []ui.Column[outbox.CampaignView] {
-	return []ui.Column[outbox.CampaignView]{
-		{Head: "Campaign", Name: "campaign_id", Print: "CAMPAIGN", Row: true, Most: ui.IDShown, Order: sortable(p, f, outbox.SortID, "ascending", "descending"),
-			Text: func(v *outbox.CampaignView) any { return v.CampaignID }, Cell: campaignNamed},
-		{Head: "State", Name: "state", Print: "STATE", Text: func(v *outbox.CampaignView) any { return v.State }, Cell: campaignStanding},
+func CampaignColumns(p ui.Page, f campaign.CampaignFilter) []ui.Column[campaign.CampaignView] {
+	return []ui.Column[campaign.CampaignView]{
+		{Head: "Campaign", Name: "campaign_id", Print: "CAMPAIGN", Row: true, Most: ui.IDShown, Order: sortable(p, f, campaign.SortID, "ascending", "descending"),
+			Text: func(v *campaign.CampaignView) any { return v.CampaignID }, Cell: campaignNamed},
+		{Head: "State", Name: "state", Print: "STATE", Text: func(v *campaign.CampaignView) any { return v.State }, Cell: campaignStanding},
 		{Name: "high_water_seq", Text: campaignHighWater},
-		{Head: "Applied", Name: "applied_seq", Print: "APPLIED", Text: func(v *outbox.CampaignView) any { return v.AppliedSeq }, Cell: campaignApplied},
+		{Head: "Applied", Name: "applied_seq", Print: "APPLIED", Text: func(v *campaign.CampaignView) any { return v.AppliedSeq }, Cell: campaignApplied},
 		{Print: "HIGH WATER", Text: campaignHighWater},
-		{Head: "Behind", Name: "lag_events", Class: "n", Order: sortable(p, f, outbox.SortLag, "descending", "ascending"), Text: func(v *outbox.CampaignView) any { return v.LagEvents }},
-		{Name: "lag_seconds", Text: func(v *outbox.CampaignView) any { return v.LagSeconds }},
-		{Name: "head_seq", Text: func(v *outbox.CampaignView) any { return v.HeadSeq }},
-		{Name: "head_status", Text: func(v *outbox.CampaignView) any { return v.HeadStatus }},
-		{Name: "head_next_attempt_at", Text: func(v *outbox.CampaignView) any { return v.NextAttemptAt }},
-		{Name: "pending", Text: func(v *outbox.CampaignView) any { return v.Counts.Pending }},
-		{Name: "processing", Text: func(v *outbox.CampaignView) any { return v.Counts.Processing }},
-		{Name: "failed", Text: func(v *outbox.CampaignView) any { return v.Counts.Failed }},
-		{Name: "dead", Text: func(v *outbox.CampaignView) any { return v.Counts.Dead }},
-		{Name: "blocked_behind", Text: func(v *outbox.CampaignView) any { return v.BlockedBehind }},
-		{Name: "gap", Text: func(v *outbox.CampaignView) any { return v.Gap }},
-		{Name: "skips", Text: func(v *outbox.CampaignView) any { return v.Skips }},
-		{Name: "lease_owner", Text: func(v *outbox.CampaignView) any { return ui.OrZero(v.Lease).Owner }},
-		{Name: "lease_expires_at", Text: func(v *outbox.CampaignView) any { return ui.OrZero(v.Lease).ExpiresAt }},
-		{Name: "paused_by", Text: func(v *outbox.CampaignView) any { return ui.OrZero(v.Paused).By }},
-		{Name: "paused_at", Text: func(v *outbox.CampaignView) any { return ui.OrZero(v.Paused).At }},
-		{Name: "paused_reason", Text: func(v *outbox.CampaignView) any { return ui.OrZero(v.Paused).Reason }},
-		{Head: "For", Class: "n", Order: sortable(p, f, outbox.SortAge, "descending", "ascending"), Cell: campaignAge},
+		{Head: "Behind", Name: "lag_events", Class: "n", Order: sortable(p, f, campaign.SortLag, "descending", "ascending"), Text: func(v *campaign.CampaignView) any { return v.LagEvents }},
+		{Name: "lag_seconds", Text: func(v *campaign.CampaignView) any { return v.LagSeconds }},
+		{Name: "head_seq", Text: func(v *campaign.CampaignView) any { return v.HeadSeq }},
+		{Name: "head_status", Text: func(v *campaign.CampaignView) any { return v.HeadStatus }},
+		{Name: "head_next_attempt_at", Text: func(v *campaign.CampaignView) any { return v.NextAttemptAt }},
+		{Name: "pending", Text: func(v *campaign.CampaignView) any { return v.Counts.Pending }},
+		{Name: "processing", Text: func(v *campaign.CampaignView) any { return v.Counts.Processing }},
+		{Name: "failed", Text: func(v *campaign.CampaignView) any { return v.Counts.Failed }},
+		{Name: "dead", Text: func(v *campaign.CampaignView) any { return v.Counts.Dead }},
+		{Name: "blocked_behind", Text: func(v *campaign.CampaignView) any { return v.BlockedBehind }},
+		{Name: "gap", Text: func(v *campaign.CampaignView) any { return v.Gap }},
+		{Name: "skips", Text: func(v *campaign.CampaignView) any { return v.Skips }},
+		{Name: "lease_owner", Text: func(v *campaign.CampaignView) any { return ui.OrZero(v.Lease).Owner }},
+		{Name: "lease_expires_at", Text: func(v *campaign.CampaignView) any { return ui.OrZero(v.Lease).ExpiresAt }},
+		{Name: "paused_by", Text: func(v *campaign.CampaignView) any { return ui.OrZero(v.Paused).By }},
+		{Name: "paused_at", Text: func(v *campaign.CampaignView) any { return ui.OrZero(v.Paused).At }},
+		{Name: "paused_reason", Text: func(v *campaign.CampaignView) any { return ui.OrZero(v.Paused).Reason }},
+		{Head: "For", Class: "n", Order: sortable(p, f, campaign.SortAge, "descending", "ascending"), Cell: campaignAge},
 		{Head: "Rows", Cell: campaignRows},
-		{Head: "Why", Name: "why", Print: "WHY", Class: "why small muted", Most: 400, Text: func(v *outbox.CampaignView) any { return v.Why }},
+		{Head: "Why", Name: "why", Print: "WHY", Class: "why small muted", Most: 400, Text: func(v *campaign.CampaignView) any { return v.Why }},
 	}
 }
 
-func campaignNamed(p *ui.Page, v *outbox.CampaignView) templ.Component {
+func campaignNamed(p *ui.Page, v *campaign.CampaignView) templ.Component {
 	return idLink("campaign id", v.CampaignID, p.Links.Campaign(v.CampaignID))
 }
 
-func campaignStanding(p *ui.Page, v *outbox.CampaignView) templ.Component {
+func campaignStanding(p *ui.Page, v *campaign.CampaignView) templ.Component {
 	return stateWith(p, &v.Of, v.Held)
 }
 
-func campaignApplied(_ *ui.Page, v *outbox.CampaignView) templ.Component { return progress(&v.Of) }
+func campaignApplied(_ *ui.Page, v *campaign.CampaignView) templ.Component { return progress(&v.Of) }
 
-func campaignHighWater(v *outbox.CampaignView) any { return v.HighWaterSeq }
+func campaignHighWater(v *campaign.CampaignView) any { return v.HighWaterSeq }
 
-func campaignAge(p *ui.Page, v *outbox.CampaignView) templ.Component {
+func campaignAge(p *ui.Page, v *campaign.CampaignView) templ.Component {
 	return ui.AgeOf(v.Of.OldestEnqueuedAt, p.Now)
 }
 
-func campaignRows(p *ui.Page, v *outbox.CampaignView) templ.Component { return rowSums(p, &v.Of) }
+func campaignRows(p *ui.Page, v *campaign.CampaignView) templ.Component { return rowSums(p, &v.Of) }
 
-func campaignMarks(v *outbox.CampaignView) templ.OrderedAttributes {
+func campaignMarks(v *campaign.CampaignView) templ.OrderedAttributes {
 	class := ""
 	if v.Idle() {
 		class = "well"
@@ -321,7 +322,7 @@ func CampaignsLive(p ui.Page, v CampaignsView) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-				} else if v.Filter.Q == "" && v.Filter.State == outbox.StateBlocked {
+				} else if v.Filter.Q == "" && v.Filter.State == campaign.StateBlocked {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<span class=\"mark ok\" aria-hidden=\"true\">✓</span> No campaign is blocked.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -403,7 +404,7 @@ func heldUnknown() templ.Component {
 }
 
 // stateWith shows a campaign's state; held are the projections that are not live in it.
-func stateWith(p *ui.Page, c *outbox.Campaign, held []outbox.Cursor) templ.Component {
+func stateWith(p *ui.Page, c *campaign.Campaign, held []campaign.Cursor) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -424,8 +425,8 @@ func stateWith(p *ui.Page, c *outbox.Campaign, held []outbox.Cursor) templ.Compo
 			templ_7745c5c3_Var10 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if c.State() == outbox.StateCurrent && len(p.Around.Rejecting[c.CampaignID]) > 0 {
-			templ_7745c5c3_Err = ui.Badge(ui.StateLook(outbox.StateBlocked), "a row is rejected").Render(ctx, templ_7745c5c3_Buffer)
+		if c.State() == campaign.StateCurrent && len(p.Around.Rejecting[c.CampaignID]) > 0 {
+			templ_7745c5c3_Err = ui.Badge(ui.StateLook(campaign.StateBlocked), "a row is rejected").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -437,7 +438,7 @@ func stateWith(p *ui.Page, c *outbox.Campaign, held []outbox.Cursor) templ.Compo
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(inPartTitle(behind))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 136, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 137, Col: 58}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -450,7 +451,7 @@ func stateWith(p *ui.Page, c *outbox.Campaign, held []outbox.Cursor) templ.Compo
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int64(len(behind)), "projection", "projections"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 136, Col: 195}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 137, Col: 195}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -470,7 +471,7 @@ func stateWith(p *ui.Page, c *outbox.Campaign, held []outbox.Cursor) templ.Compo
 	})
 }
 
-func progress(c *outbox.Campaign) templ.Component {
+func progress(c *campaign.Campaign) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -498,7 +499,7 @@ func progress(c *outbox.Campaign) templ.Component {
 		var templ_7745c5c3_Var14 string
 		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(pct(*c))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 144, Col: 37}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 145, Col: 37}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 		if templ_7745c5c3_Err != nil {
@@ -511,7 +512,7 @@ func progress(c *outbox.Campaign) templ.Component {
 		var templ_7745c5c3_Var15 string
 		templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(pct(*c) + "% applied")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 144, Col: 74}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 145, Col: 74}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 		if templ_7745c5c3_Err != nil {
@@ -524,7 +525,7 @@ func progress(c *outbox.Campaign) templ.Component {
 		var templ_7745c5c3_Var16 string
 		templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(c.AppliedSeq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 145, Col: 42}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 146, Col: 42}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 		if templ_7745c5c3_Err != nil {
@@ -537,7 +538,7 @@ func progress(c *outbox.Campaign) templ.Component {
 		var templ_7745c5c3_Var17 string
 		templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(c.HighWaterSeq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 145, Col: 72}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 146, Col: 72}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 		if templ_7745c5c3_Err != nil {
@@ -552,7 +553,7 @@ func progress(c *outbox.Campaign) templ.Component {
 }
 
 // rowSums shows the statuses that have rows in one link, since a page has many.
-func rowSums(p *ui.Page, c *outbox.Campaign) templ.Component {
+func rowSums(p *ui.Page, c *campaign.Campaign) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -584,9 +585,9 @@ func rowSums(p *ui.Page, c *outbox.Campaign) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var19 templ.SafeURL
-			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(outbox.RowFilter{CampaignID: c.CampaignID}))
+			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(campaign.RowFilter{CampaignID: c.CampaignID}))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 154, Col: 83}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 155, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -596,7 +597,7 @@ func rowSums(p *ui.Page, c *outbox.Campaign) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, s := range outbox.Statuses {
+			for _, s := range event.Statuses {
 				if n := c.Counts.Of(s); n > 0 {
 					var templ_7745c5c3_Var20 = []any{"badge", "s-" + string(s)}
 					templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var20...)
@@ -623,7 +624,7 @@ func rowSums(p *ui.Page, c *outbox.Campaign) templ.Component {
 					var templ_7745c5c3_Var22 string
 					templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(n))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 157, Col: 58}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 158, Col: 58}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 					if templ_7745c5c3_Err != nil {
@@ -636,7 +637,7 @@ func rowSums(p *ui.Page, c *outbox.Campaign) templ.Component {
 					var templ_7745c5c3_Var23 string
 					templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(string(s))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 157, Col: 72}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 158, Col: 72}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 					if templ_7745c5c3_Err != nil {
@@ -662,7 +663,7 @@ func rowSums(p *ui.Page, c *outbox.Campaign) templ.Component {
 }
 
 // rowCounts shows the statuses that have rows.
-func rowCounts(p ui.Page, c outbox.Campaign) templ.Component {
+func rowCounts(p ui.Page, c campaign.Campaign) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -689,7 +690,7 @@ func rowCounts(p ui.Page, c outbox.Campaign) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		for _, s := range outbox.Statuses {
+		for _, s := range event.Statuses {
 			if c.Counts.Of(s) > 0 {
 				var templ_7745c5c3_Var25 = []any{"badge", "s-" + string(s)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var25...)
@@ -714,9 +715,9 @@ func rowCounts(p ui.Page, c outbox.Campaign) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var27 templ.SafeURL
-				templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(outbox.RowFilter{CampaignID: c.CampaignID, Status: s}))
+				templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(campaign.RowFilter{CampaignID: c.CampaignID, Status: s}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 172, Col: 116}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 173, Col: 118}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 				if templ_7745c5c3_Err != nil {
@@ -729,7 +730,7 @@ func rowCounts(p ui.Page, c outbox.Campaign) templ.Component {
 				var templ_7745c5c3_Var28 string
 				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(string(s))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 172, Col: 136}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 173, Col: 138}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {
@@ -742,7 +743,7 @@ func rowCounts(p ui.Page, c outbox.Campaign) templ.Component {
 				var templ_7745c5c3_Var29 string
 				templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(c.Counts.Of(s)) + " " + string(s))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 172, Col: 192}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 173, Col: 194}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 				if templ_7745c5c3_Err != nil {
@@ -755,7 +756,7 @@ func rowCounts(p ui.Page, c outbox.Campaign) templ.Component {
 				var templ_7745c5c3_Var30 string
 				templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(ui.StatusGlyph(s))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 173, Col: 23}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 174, Col: 23}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 				if templ_7745c5c3_Err != nil {
@@ -768,7 +769,7 @@ func rowCounts(p ui.Page, c outbox.Campaign) templ.Component {
 				var templ_7745c5c3_Var31 string
 				templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(c.Counts.Of(s)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 173, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaigns.templ`, Line: 174, Col: 50}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 				if templ_7745c5c3_Err != nil {

@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -14,20 +15,20 @@ import (
 func TestCampaignGuide_followsTheState(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	behind := outbox.Campaign{HighWaterSeq: 3, HeadSeq: 1, HeadStatus: outbox.Pending, HeadNextAttempt: now}
+	behind := campaign.Campaign{HighWaterSeq: 3, HeadSeq: 1, HeadStatus: event.Pending, HeadNextAttempt: now}
 	for _, c := range []struct {
 		name     string
-		campaign outbox.Campaign
+		campaign campaign.Campaign
 		found    finding.List
 		want     ui.Guide
 	}{
-		{"current", outbox.Campaign{}, nil, ""},
-		{"paused", outbox.Campaign{Paused: &outbox.Pause{}}, nil, ""},
-		{"diverged", outbox.Campaign{Diverged: "so"}, nil, ui.GuideDiverged},
-		{"dead", outbox.Campaign{HeadStatus: outbox.Dead}, nil, ui.GuideDead},
-		{"failed", outbox.Campaign{HeadStatus: outbox.Failed}, nil, ui.GuideFailed},
+		{"current", campaign.Campaign{}, nil, ""},
+		{"paused", campaign.Campaign{Paused: &campaign.Pause{}}, nil, ""},
+		{"diverged", campaign.Campaign{Diverged: "so"}, nil, ui.GuideDiverged},
+		{"dead", campaign.Campaign{HeadStatus: event.Dead}, nil, ui.GuideDead},
+		{"failed", campaign.Campaign{HeadStatus: event.Failed}, nil, ui.GuideFailed},
 		{"behind", behind, nil, ui.GuideLag},
-		{"nobody works", behind, finding.List{{Kind: outbox.FindsWorker}}, ui.GuideWorker},
+		{"nobody works", behind, finding.List{{Kind: campaign.FindsWorker}}, ui.GuideWorker},
 	} {
 		must.Equal(t, campaignGuide(ui.Page{Findings: c.found}, c.campaign), c.want, c.name, ": leads to")
 	}
@@ -35,6 +36,6 @@ func TestCampaignGuide_followsTheState(t *testing.T) {
 
 func TestPct_isHowMuchIsApplied(t *testing.T) {
 	t.Parallel()
-	must.Equal(t, pct(outbox.Campaign{}), "100")
-	must.Equal(t, pct(outbox.Campaign{HighWaterSeq: 3, AppliedSeq: 1}), "33")
+	must.Equal(t, pct(campaign.Campaign{}), "100")
+	must.Equal(t, pct(campaign.Campaign{HighWaterSeq: 3, AppliedSeq: 1}), "33")
 }

@@ -2,22 +2,22 @@ package campaigns
 
 import (
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // DryRunNext is how many events after the row's a dry run tries by default.
 const DryRunNext = 10
 
-func inProjection(at outbox.Rehearsed) string {
+func inProjection(at replay.Rehearsed) string {
 	if at.Projection == "" {
 		return ""
 	}
 	return " in projection " + at.Projection
 }
 
-func triedLevel(r outbox.RunResult) finding.Level {
-	if r.Outcome == outbox.OutcomeFailed {
+func triedLevel(r replay.RunResult) finding.Level {
+	if r.Outcome == replay.OutcomeFailed {
 		return finding.Bad
 	}
 	return finding.OK

@@ -4,7 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -16,19 +19,19 @@ var eventTabs = []struct {
 
 // EventView is one event, its row and the progress of its campaign.
 type EventView struct {
-	outbox.EventDetail
+	campaign.EventDetail
 	Tab      ui.EventTab
-	Campaign outbox.Campaign
-	Held     []outbox.Cursor   // of projections that are not live in the campaign; nil if they cannot be read
-	Row      *outbox.RowDetail // nil without a row
-	History  outbox.EventHistory
-	Remade   bool                // a run replaced rows of a projection in the campaign at some time
-	Acts     []outbox.AuditEntry // the latest on it, refused ones too
+	Campaign campaign.Campaign
+	Held     []campaign.Cursor   // of projections that are not live in the campaign; nil if they cannot be read
+	Row      *campaign.RowDetail // nil without a row
+	History  campaign.EventHistory
+	Remade   bool                  // a run replaced rows of a projection in the campaign at some time
+	Acts     []operator.AuditEntry // the latest on it, refused ones too
 	// Explained says why projections fail at it; Unexplained that this cannot be found out at the
 	// moment.
-	Explained   []outbox.ExplainedFailure
+	Explained   []projection.ExplainedFailure
 	Unexplained bool
-	Near        []outbox.EventLine // some events before and behind it, and itself
+	Near        []campaign.EventLine // some events before and behind it, and itself
 	Alike       Alike
 	Changed     ReadModelView // the rows that it changed
 }
@@ -40,7 +43,7 @@ type Alike struct {
 }
 
 // AlikeOf finds the nearest events of the same entity among the lines around an event.
-func AlikeOf(e outbox.Event, lines []outbox.EventLine, within int64) Alike {
+func AlikeOf(e event.Event, lines []campaign.EventLine, within int64) Alike {
 	a := Alike{Within: within}
 	if e.EntityID == "" {
 		return a
@@ -78,9 +81,9 @@ func (v EventView) stands(p ui.Page) string {
 func (v EventView) forward(p ui.Page) string {
 	switch {
 	case v.Row == nil:
-	case v.Row.Row.Status == outbox.Dead && p.Offers(outbox.ActionRequeue):
+	case v.Row.Row.Status == event.Dead && p.Offers(operator.ActionRequeue):
 		return "Requeue"
-	case v.Row.Row.Status == outbox.Failed && v.Row.Row.IsHead && p.Offers(outbox.ActionRetry):
+	case v.Row.Row.Status == event.Failed && v.Row.Row.IsHead && p.Offers(operator.ActionRetry):
 		return "Retry"
 	}
 	return ""
@@ -90,7 +93,7 @@ func (v EventView) forward(p ui.Page) string {
 const previewLines = 14
 
 // preview is the first lines of an event's payload, and how many more there are.
-func preview(e outbox.Event) (string, int) {
+func preview(e event.Event) (string, int) {
 	lines := strings.Split(ui.PrettyJSON(e.Payload), "\n")
 	shown := lines[:min(len(lines), previewLines)]
 	for i, l := range shown {
@@ -108,7 +111,7 @@ type envelopeText struct {
 	Seq         int64
 }
 
-func envelopeTexts(d outbox.EventDetail) []envelopeText {
+func envelopeTexts(d campaign.EventDetail) []envelopeText {
 	e := d.Event
 	all := []envelopeText{
 		{"Event id", e.EventID, 0}, {"Actor", strings.TrimSpace(e.ActorType + " " + e.ActorID), 0},
@@ -120,12 +123,12 @@ func envelopeTexts(d outbox.EventDetail) []envelopeText {
 }
 
 // documentsOf returns the tags and metadata, if there are any.
-func documentsOf(d outbox.EventDetail) []Document {
+func documentsOf(d campaign.EventDetail) []Document {
 	if hidesAll(d.Event) {
 		return nil
 	}
 	var all []Document
-	for _, part := range []outbox.Part{outbox.PartTags, outbox.PartMetadata} {
+	for _, part := range []event.Part{event.PartTags, event.PartMetadata} {
 		if d.Sizes.Of(part) > InlineDocument || !ui.EmptyJSON(d.Event.Document(part)) {
 			all = append(all, documentOf(d.Event, d.Sizes, part))
 		}

@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/projection"
 )
 
-func explainedName(f outbox.ExplainedFailure) string {
+func explainedName(f projection.ExplainedFailure) string {
 	if f.Projection == "" {
 		return "Why it fails"
 	}
@@ -16,8 +16,8 @@ func explainedName(f outbox.ExplainedFailure) string {
 }
 
 // blamed reports whether a line of the statement binds a value that was refused.
-func blamed(f outbox.ExplainedFailure, l outbox.SourceLine) bool {
-	return l.Failed && f.VersionChanged() == "" && slices.ContainsFunc(f.Statement.Values, func(v outbox.BoundValue) bool {
+func blamed(f projection.ExplainedFailure, l projection.SourceLine) bool {
+	return l.Failed && f.VersionChanged() == "" && slices.ContainsFunc(f.Statement.Values, func(v projection.BoundValue) bool {
 		return (v.Refused || v.Missing) && slices.ContainsFunc(strings.FieldsFunc(l.Text, notOfBinding), func(word string) bool { return strings.TrimSuffix(word, "!") == v.Name })
 	})
 }
@@ -26,7 +26,7 @@ func blamed(f outbox.ExplainedFailure, l outbox.SourceLine) bool {
 func notOfBinding(r rune) bool { return strings.ContainsRune(" \t(),;", r) }
 
 // sourceLook is the class of a line of a file, and its margin: whether it failed, and its number.
-func sourceLook(f outbox.ExplainedFailure, l outbox.SourceLine) (class, margin string) {
+func sourceLook(f projection.ExplainedFailure, l projection.SourceLine) (class, margin string) {
 	number := strconv.Itoa(l.Number)
 	switch {
 	case blamed(f, l):

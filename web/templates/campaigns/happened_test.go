@@ -6,30 +6,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
 // historyOf is an event's history in short, a step a minute: "f boom" "d boom" and "q boom" are failed attempts,
 // deaths and quarantines of it, which "@v2" marks as those of another version and "#b2" as those of another
 // build; "requeue ana" is an action in the history, "refused bo" one that is only in the audit log.
-func historyOf(steps ...string) (outbox.EventHistory, []outbox.AuditEntry) {
-	h := outbox.EventHistory{Seq: 3}
-	var acts []outbox.AuditEntry
+func historyOf(steps ...string) (campaign.EventHistory, []operator.AuditEntry) {
+	h := campaign.EventHistory{Seq: 3}
+	var acts []operator.AuditEntry
 	for i, text := range steps {
 		words := strings.Fields(text)
 		at := time.Date(2026, 11, 21, 7, i, 0, 0, time.UTC)
-		s := outbox.EventStep{At: at}
+		s := campaign.EventStep{At: at}
 		switch words[0] {
 		case "appended":
-			s.Kind = outbox.StepAppended
+			s.Kind = campaign.StepAppended
 		case "applied":
-			s.Kind, s.Span = outbox.StepApplied, &outbox.AppliedSpan{}
+			s.Kind, s.Span = campaign.StepApplied, &campaign.AppliedSpan{}
 		case "replayed":
-			s.Kind, s.Replay = outbox.StepReplayed, &outbox.Replayed{Projection: words[1], RunID: 7, Kind: string(outbox.RunReplay)}
+			s.Kind, s.Replay = campaign.StepReplayed, &campaign.Replayed{Projection: words[1], RunID: 7, Kind: string(replay.RunReplay)}
 		case "f", "d", "q":
-			s.Kind = map[string]outbox.StepKind{"f": outbox.StepFailed, "d": outbox.StepDied, "q": outbox.StepQuarantined}[words[0]]
-			s.Attempt = &outbox.Attempt{At: at, Error: words[1], Projection: "p", ProjectionVersion: "v1", Build: "b1"}
+			s.Kind = map[string]campaign.StepKind{"f": campaign.StepFailed, "d": campaign.StepDied, "q": campaign.StepQuarantined}[words[0]]
+			s.Attempt = &campaign.Attempt{At: at, Error: words[1], Projection: "p", ProjectionVersion: "v1", Build: "b1"}
 			for _, more := range words[2:] {
 				if more[0] == '@' {
 					s.Attempt.ProjectionVersion = more[1:]
@@ -38,15 +42,15 @@ func historyOf(steps ...string) (outbox.EventHistory, []outbox.AuditEntry) {
 				}
 			}
 		default:
-			entry := outbox.AuditEntry{ID: int64(i + 1), At: at, Actor: words[1], Action: outbox.ActionRequeue, Outcome: outbox.AuditDone}
+			entry := operator.AuditEntry{ID: int64(i + 1), At: at, Actor: words[1], Action: operator.ActionRequeue, Outcome: operator.AuditDone}
 			if words[0] == "refused" {
-				entry.Outcome = outbox.AuditRefused
+				entry.Outcome = operator.AuditRefused
 			}
 			acts = append(acts, entry)
 			if words[0] == "refused" {
 				continue
 			}
-			s.Kind, s.AuditEntry = outbox.StepActed, &entry
+			s.Kind, s.AuditEntry = campaign.StepActed, &entry
 		}
 		h.Steps = append(h.Steps, s)
 	}
@@ -75,13 +79,13 @@ func TestMoments_partAttemptsByWhatCameBetween(t *testing.T) {
 		for _, m := range moments(historyOf(c.steps...)) {
 			words := string(m.Kind)
 			switch {
-			case m.Kind == outbox.StepApplied:
+			case m.Kind == campaign.StepApplied:
 				words = m.appliedWords(false)
 			case m.Replay != nil:
 				words += " " + m.Replay.Projection
 			case m.Attempt != nil:
 				words = m.failedWords()
-			case m.AuditEntry != nil && m.AuditEntry.Outcome == outbox.AuditRefused:
+			case m.AuditEntry != nil && m.AuditEntry.Outcome == operator.AuditRefused:
 				words = "refused " + m.AuditEntry.Actor
 			case m.AuditEntry != nil:
 				words += " " + m.AuditEntry.Actor
@@ -104,33 +108,33 @@ func TestMoments_lastAndHoldEachAttempt(t *testing.T) {
 func TestUnrecorded_saysWhenAnEventWasAppliedWithoutRecord(t *testing.T) {
 	t.Parallel()
 	h, _ := historyOf("appended", "f boom")
-	must.Equal(t, unrecorded(h, outbox.Campaign{AppliedSeq: 2}), "", "an event that is not applied")
-	must.Hold(t, unrecorded(h, outbox.Campaign{AppliedSeq: 3}) != "", "nothing says that the event is applied")
+	must.Equal(t, unrecorded(h, campaign.Campaign{AppliedSeq: 2}), "", "an event that is not applied")
+	must.Hold(t, unrecorded(h, campaign.Campaign{AppliedSeq: 3}) != "", "nothing says that the event is applied")
 }
 
 func TestAlikeOf_findsTheNearestEventsOfTheEntity(t *testing.T) {
 	t.Parallel()
-	lines := []outbox.EventLine{{Seq: 1, EntityType: "seat", EntityID: "7"}, {Seq: 2, EntityType: "seat", EntityID: "7"}, {Seq: 3, EntityType: "room", EntityID: "7"},
+	lines := []campaign.EventLine{{Seq: 1, EntityType: "seat", EntityID: "7"}, {Seq: 2, EntityType: "seat", EntityID: "7"}, {Seq: 3, EntityType: "room", EntityID: "7"},
 		{Seq: 4, EntityType: "seat", EntityID: "7"}, {Seq: 5, EntityType: "seat", EntityID: "8"}, {Seq: 6, EntityType: "seat", EntityID: "7"}, {Seq: 7, EntityType: "seat", EntityID: "7"}}
-	must.Equal(t, AlikeOf(outbox.Event{Seq: 4, EntityType: "seat", EntityID: "7"}, lines, 9), Alike{2, 6, 9})
-	must.Equal(t, AlikeOf(outbox.Event{Seq: 4}, []outbox.EventLine{{Seq: 1}}, 9), Alike{0, 0, 9}, "without an entity")
+	must.Equal(t, AlikeOf(event.Event{Seq: 4, EntityType: "seat", EntityID: "7"}, lines, 9), Alike{2, 6, 9})
+	must.Equal(t, AlikeOf(event.Event{Seq: 4}, []campaign.EventLine{{Seq: 1}}, 9), Alike{0, 0, 9}, "without an entity")
 }
 
 func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
 	t.Parallel()
-	f := outbox.ExplainedFailure{Constraint: &outbox.Constraint{Columns: []string{"user_id"}},
-		Statement: &outbox.FailedStatement{Values: []outbox.BoundValue{
+	f := projection.ExplainedFailure{Constraint: &projection.Constraint{Columns: []string{"user_id"}},
+		Statement: &projection.FailedStatement{Values: []projection.BoundValue{
 			{Name: ":occurred_at", Value: []byte("1"), Columns: []string{"created_at", "updated_at"}},
 			{Name: ":payload.user_id", Value: []byte(`"u"`), Columns: []string{"user_id"}, Refused: true},
 			{Name: ":payload.x", Missing: true, Columns: nil}}},
-		Existing: &outbox.ExistingRow{Fields: []outbox.Field{{Name: "user_id", Value: []byte(`"u"`)}, {Name: "created_at", Value: []byte("2")}, {Name: "name", Value: []byte(`"Imke"`)}}}}
+		Existing: &projection.ExistingRow{Fields: []projection.Field{{Name: "user_id", Value: []byte(`"u"`)}, {Name: "created_at", Value: []byte("2")}, {Name: "name", Value: []byte(`"Imke"`)}}}}
 	var got []string
 	for _, c := range f.Compared() {
 		got = append(got, fmt.Sprintf("%s %s %s %s %t", c.Name, c.Binding, c.Value, c.Existing, c.Refused))
 	}
 	want := `user_id :payload.user_id "u" "u" true|– :payload.x   true|created_at :occurred_at 1 2 false|updated_at :occurred_at 1  false|name   "Imke" false`
 	must.Equal(t, strings.Join(got, "|"), want)
-	f.Statement.Lines = []outbox.SourceLine{{Number: 1, Text: "  trim(:payload.user_id!),", Failed: true}, {Number: 2, Text: "  :payload.user_id_2", Failed: true}, {Number: 3, Text: "end"}}
+	f.Statement.Lines = []projection.SourceLine{{Number: 1, Text: "  trim(:payload.user_id!),", Failed: true}, {Number: 2, Text: "  :payload.user_id_2", Failed: true}, {Number: 3, Text: "end"}}
 	for i, mark := range []string{"✕ 1", "▸ 2", "  3"} {
 		_, margin := sourceLook(f, f.Statement.Lines[i])
 		must.Equal(t, margin, mark, "the margin")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -23,7 +23,7 @@ const graphSide = 2 * (graphRadius + graphMargin)
 type graphSpot struct{ x, y, label, anchor string }
 
 // graphSpots are those of the nodes of a graph, by their index.
-func graphSpots(g outbox.ModelGraph) []graphSpot {
+func graphSpots(g timetravel.ModelGraph) []graphSpot {
 	spots := make([]graphSpot, len(g.Nodes))
 	for i := range spots {
 		angle := 2*math.Pi*float64(i)/float64(len(spots)) - math.Pi/2
@@ -54,10 +54,10 @@ func graphText(value json.RawMessage) string {
 }
 
 // graphCount says how much of a graph is shown.
-func graphCount(g outbox.ModelGraph) string {
+func graphCount(g timetravel.ModelGraph) string {
 	of := func(shown int, total int64, one, many string) string {
 		switch {
-		case total >= outbox.GraphRows:
+		case total >= timetravel.GraphRows:
 			return ui.Num(int64(shown)) + " of " + ui.Num(total) + " or more " + many
 		case int64(shown) < total:
 			return ui.Num(int64(shown)) + " of " + ui.Count(total, one, many)

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -28,20 +31,20 @@ const (
 
 // ReadModelView is a read model as of an event.
 type ReadModelView struct {
-	outbox.ReadModel
-	Query     outbox.ModelQuery `redact:"-"` // as the reader asked
-	Campaign  outbox.Campaign
-	Held      []outbox.Cursor   // of projections that are not live in the campaign
-	Event     *outbox.EventLine // the event at Seq; nil when there is none
-	Replaying *outbox.Replaying // how far the replay is, when the rows are not there yet
-	Why       string            // why the rows cannot be replayed; empty when they can
+	timetravel.ReadModel
+	Query     timetravel.ModelQuery `redact:"-"` // as the reader asked
+	Campaign  campaign.Campaign
+	Held      []campaign.Cursor     // of projections that are not live in the campaign
+	Event     *campaign.EventLine   // the event at Seq; nil when there is none
+	Replaying *timetravel.Replaying // how far the replay is, when the rows are not there yet
+	Why       string                // why the rows cannot be replayed; empty when they can
 }
 
 // Unread reports whether there are no rows yet.
 func (v ReadModelView) Unread() bool { return v.Tables == nil }
 
 // CutModel limits live rows to those that the page shows.
-func CutModel(m *outbox.ReadModel) {
+func CutModel(m *timetravel.ReadModel) {
 	for i := range m.Tables {
 		if t := &m.Tables[i]; len(t.Rows) > ModelRowsOne {
 			t.Rows, t.More = t.Rows[:ModelRowsOne], true
@@ -51,7 +54,7 @@ func CutModel(m *outbox.ReadModel) {
 
 // at is the same selection as of another event. A page of a table begins anew, since its rows may be
 // others.
-func (v ReadModelView) at(seq int64) outbox.ModelQuery {
+func (v ReadModelView) at(seq int64) timetravel.ModelQuery {
 	q := v.Query
 	q.Seq, q.After = seq, ""
 	return q
@@ -98,7 +101,7 @@ func (v ReadModelView) changeSentence() string {
 		more = more || t.More && len(v.Changes) > 0
 	}
 	switch {
-	case n == 0 && slices.ContainsFunc(v.failed(), func(s outbox.ModelStanding) bool { return s.FailedSeq <= v.Seq }):
+	case n == 0 && slices.ContainsFunc(v.failed(), func(s timetravel.ModelStanding) bool { return s.FailedSeq <= v.Seq }):
 		return "what it changed is not known"
 	case n == 0 && (v.Query.Table != "" || v.Query.Row != ""):
 		return "changes no row shown here"
@@ -111,32 +114,32 @@ func (v ReadModelView) changeSentence() string {
 }
 
 // drifted is the projections whose live rows differ.
-func (v ReadModelView) drifted() []outbox.ModelStanding {
-	return slices.DeleteFunc(slices.Clone(v.Standings), func(s outbox.ModelStanding) bool {
-		return s.Verdict != string(outbox.VerdictDrift) || s.FailedSeq > 0
+func (v ReadModelView) drifted() []timetravel.ModelStanding {
+	return slices.DeleteFunc(slices.Clone(v.Standings), func(s timetravel.ModelStanding) bool {
+		return s.Verdict != string(campaign.VerdictDrift) || s.FailedSeq > 0
 	})
 }
 
 // lacking is the cursor of a projection that lacks events in the campaign; none if it is live.
-func (v ReadModelView) lacking(projection string) []outbox.Cursor {
-	return slices.DeleteFunc(outbox.Lacking(v.Held, v.LastSeq), func(c outbox.Cursor) bool { return c.Projection != projection })
+func (v ReadModelView) lacking(projection string) []campaign.Cursor {
+	return slices.DeleteFunc(campaign.Lacking(v.Held, v.LastSeq), func(c campaign.Cursor) bool { return c.Projection != projection })
 }
 
 // replayedHeld are the projections that are not live and can be replayed.
-func (v ReadModelView) replayedHeld() []outbox.Cursor {
-	return slices.DeleteFunc(slices.Clone(v.Held), func(c outbox.Cursor) bool {
+func (v ReadModelView) replayedHeld() []campaign.Cursor {
+	return slices.DeleteFunc(slices.Clone(v.Held), func(c campaign.Cursor) bool {
 		_, failed := v.FailedBy(c.Projection)
 		return failed
 	})
 }
 
 // failed is the projections that could not replay an event.
-func (v ReadModelView) failed() []outbox.ModelStanding {
-	return slices.DeleteFunc(slices.Clone(v.Standings), func(s outbox.ModelStanding) bool { return s.FailedSeq == 0 })
+func (v ReadModelView) failed() []timetravel.ModelStanding {
+	return slices.DeleteFunc(slices.Clone(v.Standings), func(s timetravel.ModelStanding) bool { return s.FailedSeq == 0 })
 }
 
 // setBy says what set a cell.
-func setBy(c outbox.ModelCell) string {
+func setBy(c timetravel.ModelCell) string {
 	if c.SetSeq == 0 {
 		return "set by an event before those that are kept"
 	}
@@ -163,17 +166,17 @@ func modelTwins(p ui.Page, v ReadModelView) ui.Twins {
 		cli += " --seq=" + ui.Itoa(v.Query.Seq)
 	}
 	if v.Query.Table != "" {
-		cli += " --table=" + outbox.ShellWord(v.Query.Table)
+		cli += " --table=" + event.ShellWord(v.Query.Table)
 	}
-	t.CLI = cli + " -- " + outbox.ShellWord(v.Query.CampaignID)
+	t.CLI = cli + " -- " + event.ShellWord(v.Query.CampaignID)
 	return t
 }
 
 // onlyChanged leaves out the columns that the event changed in no row, if it added and removed none.
-func onlyChanged(t outbox.ModelTable) outbox.ModelTable {
+func onlyChanged(t timetravel.ModelTable) timetravel.ModelTable {
 	changed := map[string]bool{}
 	for _, row := range t.Rows {
-		if row.Kind != outbox.RowChanged {
+		if row.Kind != projection.RowChanged {
 			return t
 		}
 		for _, c := range row.Cells {
@@ -182,7 +185,7 @@ func onlyChanged(t outbox.ModelTable) outbox.ModelTable {
 	}
 	rows := slices.Clone(t.Rows)
 	for i := range rows {
-		rows[i].Cells = slices.DeleteFunc(slices.Clone(rows[i].Cells), func(c outbox.ModelCell) bool { return !changed[c.Name] })
+		rows[i].Cells = slices.DeleteFunc(slices.Clone(rows[i].Cells), func(c timetravel.ModelCell) bool { return !changed[c.Name] })
 	}
 	t.Rows = rows
 	return t

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -12,9 +12,9 @@ import (
 const placesShown = 10
 
 // hidesAll reports whether all documents of an event are hidden.
-func hidesAll(e outbox.Event) bool { return slices.Contains(e.Redacted, string(outbox.PartPayload)) }
+func hidesAll(e event.Event) bool { return slices.Contains(e.Redacted, string(event.PartPayload)) }
 
-func redactedPlaces(e outbox.Event) string {
+func redactedPlaces(e event.Event) string {
 	if len(e.Redacted) <= placesShown {
 		return strings.Join(e.Redacted, ", ")
 	}
@@ -22,10 +22,10 @@ func redactedPlaces(e outbox.Event) string {
 }
 
 // revealedParts are the documents of an event, which are shown whole.
-func revealedParts(e outbox.Event) []Document {
+func revealedParts(e event.Event) []Document {
 	var all []Document
-	for _, part := range []outbox.Part{outbox.PartPayload, outbox.PartTags, outbox.PartMetadata} {
-		if raw := e.Document(part); part == outbox.PartPayload || !ui.EmptyJSON(raw) {
+	for _, part := range []event.Part{event.PartPayload, event.PartTags, event.PartMetadata} {
+		if raw := e.Document(part); part == event.PartPayload || !ui.EmptyJSON(raw) {
 			text := ui.PrettyJSON(raw)
 			all = append(all, Document{Part: part, Text: text, Size: int64(len(text))})
 		}

@@ -6,12 +6,13 @@ import (
 
 	"github.com/a-h/templ"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // rowMarks name the row of a list, with a revision that changes whenever its appearance does.
-func rowMarks(r *outbox.Row) templ.OrderedAttributes {
+func rowMarks(r *campaign.Row) templ.OrderedAttributes {
 	revision := strconv.FormatInt(r.UpdatedAt.UnixMicro(), 36) + string(r.Status)
 	if r.IsHead {
 		revision += "^"
@@ -19,9 +20,9 @@ func rowMarks(r *outbox.Row) templ.OrderedAttributes {
 	return ui.Marks("id", "row-"+r.CampaignID+"-"+ui.Itoa(r.Seq), "data-rev", revision)
 }
 
-func statusChoices(p ui.Page, f outbox.RowFilter) []ui.Choice {
+func statusChoices(p ui.Page, f campaign.RowFilter) []ui.Choice {
 	f.Reverse, f.Cursor = false, ""
-	return ui.ChoicesOf("any status", outbox.Statuses, f.Status, ui.StatusGlyph, func(s outbox.Status) ui.URL {
+	return ui.ChoicesOf("any status", event.Statuses, f.Status, ui.StatusGlyph, func(s event.Status) ui.URL {
 		f.Status = s
 		return p.Links.Rows(f)
 	})
@@ -34,12 +35,12 @@ func bulky(p ui.Page, v RowsView) bool {
 	return someDead(v.Page.Items) || !p.NoneDead && !whole && v.Filter.Status == ""
 }
 
-func bulkFilter(f outbox.RowFilter) outbox.RequeueFilter {
-	return outbox.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
+func bulkFilter(f campaign.RowFilter) campaign.RequeueFilter {
+	return campaign.RequeueFilter{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 }
 
 // attemptLine is the heading of one attempt in the history.
-func attemptLine(a outbox.Attempt) string {
+func attemptLine(a campaign.Attempt) string {
 	s := "Attempt " + ui.Itoa(a.Attempt)
 	if a.Worker != "" {
 		s += " by " + a.Worker
@@ -55,14 +56,14 @@ func EventTitle(campaign string, seq int64) string {
 	return "Event " + ui.Itoa(seq) + " of " + campaign
 }
 
-func entityText(e outbox.EventLine) string {
+func entityText(e campaign.EventLine) string {
 	if e.EntityType == "" && e.EntityID == "" {
 		return "–"
 	}
 	return ui.Visible(e.EntityType + " " + e.EntityID)
 }
 
-func retryMeaning(p ui.Page, r outbox.Row) string {
+func retryMeaning(p ui.Page, r campaign.Row) string {
 	was := "it is already due"
 	if r.NextAttemptAt.After(p.Now) {
 		was = "it was due to be retried " + ui.Relative(r.NextAttemptAt, p.Now)
@@ -71,16 +72,16 @@ func retryMeaning(p ui.Page, r outbox.Row) string {
 }
 
 // noRowFilter reports whether f selects all rows, in whatever order.
-func noRowFilter(f outbox.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
+func noRowFilter(f campaign.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
 
 // someDead reports whether a page of rows has dead ones.
-func someDead(rows []outbox.Row) bool {
-	return slices.ContainsFunc(rows, func(r outbox.Row) bool { return r.Status == outbox.Dead })
+func someDead(rows []campaign.Row) bool {
+	return slices.ContainsFunc(rows, func(r campaign.Row) bool { return r.Status == event.Dead })
 }
 
 // workTime estimates how long workers take for so many rows; empty if nothing was applied recently.
 func workTime(p ui.Page, rows int64) string {
-	if estimate := outbox.Estimate(rows, p.Around.Pace); estimate != "" {
+	if estimate := campaign.Estimate(rows, p.Around.Pace); estimate != "" {
 		return ", " + estimate
 	}
 	return ""

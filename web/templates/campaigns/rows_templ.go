@@ -9,12 +9,15 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // RowsView is a page of the rows.
-type RowsView = ui.ListView[outbox.RowFilter, outbox.Row]
+type RowsView = ui.ListView[campaign.RowFilter, campaign.Row]
 
 func RowsPage(p ui.Page, v RowsView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -109,7 +112,7 @@ func RowsPage(p ui.Page, v RowsView) templ.Component {
 	})
 }
 
-func rowsFilter(p ui.Page, f outbox.RowFilter, o ui.Offered) templ.Component {
+func rowsFilter(p ui.Page, f campaign.RowFilter, o ui.Offered) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -143,9 +146,9 @@ func rowsFilter(p ui.Page, f outbox.RowFilter, o ui.Offered) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var5 templ.SafeURL
-		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(outbox.RowFilter{}))
+		templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(campaign.RowFilter{}))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 30, Col: 76}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 33, Col: 78}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 		if templ_7745c5c3_Err != nil {
@@ -163,7 +166,7 @@ func rowsFilter(p ui.Page, f outbox.RowFilter, o ui.Offered) templ.Component {
 			var templ_7745c5c3_Var6 string
 			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(string(f.Status))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 32, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 35, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -180,7 +183,7 @@ func rowsFilter(p ui.Page, f outbox.RowFilter, o ui.Offered) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if f.Sort == outbox.SortSeq {
+		if f.Sort == campaign.SortSeq {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<input type=\"hidden\" name=\"sort\" value=\"seq\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -206,15 +209,15 @@ func rowsFilter(p ui.Page, f outbox.RowFilter, o ui.Offered) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if f != (outbox.RowFilter{Shown: f.Shown, Sort: f.Sort}) {
+		if f != (campaign.RowFilter{Shown: f.Shown, Sort: f.Sort}) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<a class=\"button\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var7 templ.SafeURL
-			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(outbox.RowFilter{}))
+			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(campaign.RowFilter{}))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 46, Col: 60}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 49, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -278,7 +281,7 @@ func RowsLive(p ui.Page, v RowsView) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-				} else if v.Filter == (outbox.RowFilter{Status: v.Filter.Status}) && v.Filter.Status == outbox.Dead {
+				} else if v.Filter == (campaign.RowFilter{Status: v.Filter.Status}) && v.Filter.Status == event.Dead {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<span class=\"mark ok\" aria-hidden=\"true\">✓</span> No rows match: none is dead.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -306,15 +309,15 @@ func RowsLive(p ui.Page, v RowsView) templ.Component {
 				}
 			}
 		} else {
-			if someDead(v.Page.Items) && p.Offers(outbox.ActionOperationStart) {
+			if someDead(v.Page.Items) && p.Offers(operator.ActionOperationStart) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<form class=\"choosing\" method=\"get\" action=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var10 templ.SafeURL
-				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewOperation(outbox.Selection{}))
+				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewOperation(operations.Selection{}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 70, Col: 88}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 73, Col: 92}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {
@@ -324,7 +327,7 @@ func RowsLive(p ui.Page, v RowsView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = ui.Table(p, "stack rows list", append([]ui.Column[outbox.Row]{picked}, RowColumns(p, v.Filter)...), v.Page.Items, rowMarks).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.Table(p, "stack rows list", append([]ui.Column[campaign.Row]{picked}, RowColumns(p, v.Filter)...), v.Page.Items, rowMarks).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -379,7 +382,7 @@ func changes() templ.Component {
 
 // RowColumns are the columns of rows. Statuses with a next attempt are ordered by it, all others by
 // campaign and seq.
-func RowColumns(p ui.Page, f outbox.RowFilter) []ui.Column[outbox.Row] {
+func RowColumns(p ui.Page, f campaign.RowFilter) []ui.Column[campaign.Row] {
 	turned := f
 	turned.Reverse, turned.Cursor = !f.Reverse, ""
 	named := ui.Order{To: p.Links.Rows(turned), Sorted: "ascending"}
@@ -387,34 +390,34 @@ func RowColumns(p ui.Page, f outbox.RowFilter) []ui.Column[outbox.Row] {
 		named.Sorted = "descending"
 	}
 	var byStatus ui.Order
-	if f.Sort == outbox.SortAttention {
-		turned.Sort, turned.Reverse = outbox.SortSeq, false
+	if f.Sort == campaign.SortAttention {
+		turned.Sort, turned.Reverse = campaign.SortSeq, false
 		named = ui.Order{To: p.Links.Rows(turned)}
 	} else if f.ByNextAttempt() {
 		byStatus, named = named, ui.Order{}
 		byStatus.Head = "Status, next attempt"
 	}
-	return []ui.Column[outbox.Row]{
+	return []ui.Column[campaign.Row]{
 		{Head: "Row", Row: true, Order: named, Cell: rowNamed},
-		{Name: "campaign_id", Print: "CAMPAIGN", Most: ui.IDShown, Text: func(r *outbox.Row) any { return r.CampaignID }},
-		{Name: "seq", Print: "SEQ", Text: func(r *outbox.Row) any { return r.Seq }},
-		{Head: "Event type", Name: "event_type", Print: "TYPE", Code: true, Text: func(r *outbox.Row) any { return r.EventType }},
-		{Head: "Status", Name: "status", Print: "STATUS", Order: byStatus, Cell: rowStanding, Text: func(r *outbox.Row) any { return r.Status }},
-		{Name: "attempt_count", Print: "ATTEMPTS", Text: func(r *outbox.Row) any { return r.AttemptCount }},
-		{Name: "next_attempt_at", Print: "NEXT ATTEMPT", Text: func(r *outbox.Row) any { return r.NextAttemptAt }},
-		{Head: "Last error", Name: "last_error", Print: "ERROR", Class: "why", Most: 100, Text: func(r *outbox.Row) any { return r.LastError }, Cell: rowError},
-		{Name: "fingerprint", Text: func(r *outbox.Row) any { return r.Fingerprint }},
+		{Name: "campaign_id", Print: "CAMPAIGN", Most: ui.IDShown, Text: func(r *campaign.Row) any { return r.CampaignID }},
+		{Name: "seq", Print: "SEQ", Text: func(r *campaign.Row) any { return r.Seq }},
+		{Head: "Event type", Name: "event_type", Print: "TYPE", Code: true, Text: func(r *campaign.Row) any { return r.EventType }},
+		{Head: "Status", Name: "status", Print: "STATUS", Order: byStatus, Cell: rowStanding, Text: func(r *campaign.Row) any { return r.Status }},
+		{Name: "attempt_count", Print: "ATTEMPTS", Text: func(r *campaign.Row) any { return r.AttemptCount }},
+		{Name: "next_attempt_at", Print: "NEXT ATTEMPT", Text: func(r *campaign.Row) any { return r.NextAttemptAt }},
+		{Head: "Last error", Name: "last_error", Print: "ERROR", Class: "why", Most: 100, Text: func(r *campaign.Row) any { return r.LastError }, Cell: rowError},
+		{Name: "fingerprint", Text: func(r *campaign.Row) any { return r.Fingerprint }},
 		{Head: "Waiting behind", Class: "n", Cell: rowBlocks},
-		{Head: "Age", Class: "n", Cell: func(p *ui.Page, r *outbox.Row) templ.Component { return ui.AgeOf(r.EnqueuedAt, p.Now) }},
-		{Name: "enqueued_at", Text: func(r *outbox.Row) any { return r.EnqueuedAt }},
-		{Name: "updated_at", Text: func(r *outbox.Row) any { return r.UpdatedAt }},
-		{Name: "is_head", Text: func(r *outbox.Row) any { return r.IsHead }},
-		{Name: "blocked_behind", Text: func(r *outbox.Row) any { return r.BlockedBehind }},
+		{Head: "Age", Class: "n", Cell: func(p *ui.Page, r *campaign.Row) templ.Component { return ui.AgeOf(r.EnqueuedAt, p.Now) }},
+		{Name: "enqueued_at", Text: func(r *campaign.Row) any { return r.EnqueuedAt }},
+		{Name: "updated_at", Text: func(r *campaign.Row) any { return r.UpdatedAt }},
+		{Name: "is_head", Text: func(r *campaign.Row) any { return r.IsHead }},
+		{Name: "blocked_behind", Text: func(r *campaign.Row) any { return r.BlockedBehind }},
 	}
 }
 
 // picked is the column of rows with what chooses them.
-var picked = ui.Column[outbox.Row]{Class: "pick", Cell: pickRow, Top: pickAll()}
+var picked = ui.Column[campaign.Row]{Class: "pick", Cell: pickRow, Top: pickAll()}
 
 func pickAll() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -445,7 +448,7 @@ func pickAll() templ.Component {
 	})
 }
 
-func pickRow(p *ui.Page, r *outbox.Row) templ.Component {
+func pickRow(p *ui.Page, r *campaign.Row) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -466,15 +469,15 @@ func pickRow(p *ui.Page, r *outbox.Row) templ.Component {
 			templ_7745c5c3_Var13 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if r.Status == outbox.Dead {
+		if r.Status == event.Dead {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<label><input type=\"checkbox\" name=\"rows\" value=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var14 string
-			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(ui.RowName(outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}))
+			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(ui.RowName(event.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 141, Col: 109}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 144, Col: 108}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -487,7 +490,7 @@ func pickRow(p *ui.Page, r *outbox.Row) templ.Component {
 			var templ_7745c5c3_Var15 string
 			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs("Select event " + ui.Itoa(r.Seq) + " of " + r.CampaignID)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 141, Col: 181}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 144, Col: 180}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -502,7 +505,7 @@ func pickRow(p *ui.Page, r *outbox.Row) templ.Component {
 	})
 }
 
-func rowNamed(p *ui.Page, r *outbox.Row) templ.Component {
+func rowNamed(p *ui.Page, r *campaign.Row) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -530,7 +533,7 @@ func rowNamed(p *ui.Page, r *outbox.Row) templ.Component {
 		var templ_7745c5c3_Var17 templ.SafeURL
 		templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Event(r.CampaignID, r.Seq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 147, Col: 45}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 150, Col: 45}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 		if templ_7745c5c3_Err != nil {
@@ -551,7 +554,7 @@ func rowNamed(p *ui.Page, r *outbox.Row) templ.Component {
 		var templ_7745c5c3_Var18 string
 		templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(r.Seq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 149, Col: 31}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 152, Col: 31}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 		if templ_7745c5c3_Err != nil {
@@ -571,7 +574,7 @@ func rowNamed(p *ui.Page, r *outbox.Row) templ.Component {
 	})
 }
 
-func rowStanding(p *ui.Page, r *outbox.Row) templ.Component {
+func rowStanding(p *ui.Page, r *campaign.Row) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -608,7 +611,7 @@ func rowStanding(p *ui.Page, r *outbox.Row) templ.Component {
 			var templ_7745c5c3_Var20 string
 			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int64(r.AttemptCount), "attempt", "attempts"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 161, Col: 60}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 164, Col: 60}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 			if templ_7745c5c3_Err != nil {
@@ -631,7 +634,7 @@ func rowStanding(p *ui.Page, r *outbox.Row) templ.Component {
 	})
 }
 
-func rowBlocks(_ *ui.Page, r *outbox.Row) templ.Component {
+func rowBlocks(_ *ui.Page, r *campaign.Row) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -656,7 +659,7 @@ func rowBlocks(_ *ui.Page, r *outbox.Row) templ.Component {
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(r.BlockedBehind))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 170, Col: 27}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 173, Col: 27}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -672,9 +675,9 @@ func rowBlocks(_ *ui.Page, r *outbox.Row) templ.Component {
 	})
 }
 
-func rowError(_ *ui.Page, r *outbox.Row) templ.Component { return ui.ErrorClamp(r.LastError, "–") }
+func rowError(_ *ui.Page, r *campaign.Row) templ.Component { return ui.ErrorClamp(r.LastError, "–") }
 
-func nextAttempt(p *ui.Page, r *outbox.Row) templ.Component {
+func nextAttempt(p *ui.Page, r *campaign.Row) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -696,12 +699,12 @@ func nextAttempt(p *ui.Page, r *outbox.Row) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
-		case r.Status == outbox.Dead:
+		case r.Status == event.Dead:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<span class=\"muted\">none left</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case r.Status == outbox.Processing:
+		case r.Status == event.Processing:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<span class=\"muted\">in progress</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -711,7 +714,7 @@ func nextAttempt(p *ui.Page, r *outbox.Row) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case r.Status == outbox.Pending || !r.NextAttemptAt.After(p.Now):
+		case r.Status == event.Pending || !r.NextAttemptAt.After(p.Now):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<span>due now</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -727,7 +730,7 @@ func nextAttempt(p *ui.Page, r *outbox.Row) templ.Component {
 }
 
 // bulk offers to requeue every dead row of a filter, if the action supports that filter.
-func bulk(p ui.Page, f outbox.RowFilter) templ.Component {
+func bulk(p ui.Page, f campaign.RowFilter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -748,11 +751,11 @@ func bulk(p ui.Page, f outbox.RowFilter) templ.Component {
 			templ_7745c5c3_Var24 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = ui.Withheld(p, outbox.ActionOperationStart).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Withheld(p, operator.ActionOperationStart).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if p.Offers(outbox.ActionOperationStart) {
+		if p.Offers(operator.ActionOperationStart) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<p class=\"bulk\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -768,9 +771,9 @@ func bulk(p ui.Page, f outbox.RowFilter) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var25 templ.SafeURL
-				templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewOperation(outbox.Selection{Filter: bulkFilter(f)}))
+				templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewOperation(operations.Selection{Filter: bulkFilter(f)}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 201, Col: 90}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/rows.templ`, Line: 204, Col: 94}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 				if templ_7745c5c3_Err != nil {

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -15,34 +16,34 @@ const fullTime = "2006-01-02 15:04:05"
 // foundLook is how findings of a kind are shown.
 type foundLook struct {
 	heading string
-	title   func(outbox.Finding) string // the words of a link to one; nil for its note
-	to      func(ui.Links, outbox.Finding) ui.URL
+	title   func(search.Finding) string // the words of a link to one; nil for its note
+	to      func(ui.Links, search.Finding) ui.URL
 }
 
-var foundLooks = map[outbox.FindingKind]foundLook{
-	outbox.FoundRange:      {"Events in this time", nil, foundEvents},
-	outbox.FoundCampaign:   {"Campaigns", func(f outbox.Finding) string { return f.CampaignID }, func(l ui.Links, f outbox.Finding) ui.URL { return l.Campaign(f.CampaignID) }},
-	outbox.FoundEvent:      {"Events", func(f outbox.Finding) string { return f.CampaignID + "/" + ui.Itoa(f.Seq) }, func(l ui.Links, f outbox.Finding) ui.URL { return l.Event(f.CampaignID, f.Seq) }},
-	outbox.FoundRejection:  {"Rejected rows", func(f outbox.Finding) string { return "rejected row " + ui.Itoa(f.ID) + " of source " + f.Name }, rejectionLink},
-	outbox.FoundEntity:     {"Entities", nil, foundEvents},
-	outbox.FoundRequest:    {"Requests", nil, foundEvents},
-	outbox.FoundRun:        {"Runs", func(f outbox.Finding) string { return "run " + ui.Itoa(f.ID) }, func(l ui.Links, f outbox.Finding) ui.URL { return l.RunOf(f.ID) }},
-	outbox.FoundOperation:  {"Operations", func(f outbox.Finding) string { return "operation " + ui.Itoa(f.ID) }, func(l ui.Links, f outbox.Finding) ui.URL { return l.OperationOf(f.ID) }},
-	outbox.FoundCause:      {"Causes of failures", func(f outbox.Finding) string { return f.Fingerprint }, func(l ui.Links, f outbox.Finding) ui.URL { return l.FailureGroup(f.Fingerprint) }},
-	outbox.FoundProjection: {"Projections", func(f outbox.Finding) string { return f.Name }, func(l ui.Links, f outbox.Finding) ui.URL { return l.Projection(f.Name) }},
+var foundLooks = map[search.FindingKind]foundLook{
+	search.FoundRange:      {"Events in this time", nil, foundEvents},
+	search.FoundCampaign:   {"Campaigns", func(f search.Finding) string { return f.CampaignID }, func(l ui.Links, f search.Finding) ui.URL { return l.Campaign(f.CampaignID) }},
+	search.FoundEvent:      {"Events", func(f search.Finding) string { return f.CampaignID + "/" + ui.Itoa(f.Seq) }, func(l ui.Links, f search.Finding) ui.URL { return l.Event(f.CampaignID, f.Seq) }},
+	search.FoundRejection:  {"Rejected rows", func(f search.Finding) string { return "rejected row " + ui.Itoa(f.ID) + " of source " + f.Name }, rejectionLink},
+	search.FoundEntity:     {"Entities", nil, foundEvents},
+	search.FoundRequest:    {"Requests", nil, foundEvents},
+	search.FoundRun:        {"Runs", func(f search.Finding) string { return "run " + ui.Itoa(f.ID) }, func(l ui.Links, f search.Finding) ui.URL { return l.RunOf(f.ID) }},
+	search.FoundOperation:  {"Operations", func(f search.Finding) string { return "operation " + ui.Itoa(f.ID) }, func(l ui.Links, f search.Finding) ui.URL { return l.OperationOf(f.ID) }},
+	search.FoundCause:      {"Causes of failures", func(f search.Finding) string { return f.Fingerprint }, func(l ui.Links, f search.Finding) ui.URL { return l.FailureGroup(f.Fingerprint) }},
+	search.FoundProjection: {"Projections", func(f search.Finding) string { return f.Name }, func(l ui.Links, f search.Finding) ui.URL { return l.Projection(f.Name) }},
 }
 
-func foundEvents(l ui.Links, f outbox.Finding) ui.URL { return l.SearchEvents(f.Events) }
+func foundEvents(l ui.Links, f search.Finding) ui.URL { return l.SearchEvents(f.Events) }
 
-func rejectionLink(l ui.Links, f outbox.Finding) ui.URL {
+func rejectionLink(l ui.Links, f search.Finding) ui.URL {
 	return l.Source(f.Name, "", 0) + "#rejection-" + ui.URL(ui.Itoa(f.ID))
 }
 
 // FindingURL is what a search has found.
-func FindingURL(l ui.Links, f outbox.Finding) ui.URL { return foundLooks[f.Kind].to(l, f) }
+func FindingURL(l ui.Links, f search.Finding) ui.URL { return foundLooks[f.Kind].to(l, f) }
 
 // findingTitle is the words of a link to a finding.
-func findingTitle(f outbox.Finding) string {
+func findingTitle(f search.Finding) string {
 	if title := foundLooks[f.Kind].title; title != nil {
 		return title(f)
 	}
@@ -50,18 +51,18 @@ func findingTitle(f outbox.Finding) string {
 }
 
 // findingNote is what is said beside the link.
-func findingNote(f outbox.Finding) string {
+func findingNote(f search.Finding) string {
 	switch f.Kind {
-	case outbox.FoundRange:
+	case search.FoundRange:
 		return strings.ToLower(timeSearched(f.Events)) + " " + searchedRange(f.Events)
-	case outbox.FoundEntity, outbox.FoundRequest:
+	case search.FoundEntity, search.FoundRequest:
 		return ""
 	}
 	return f.Note
 }
 
-func findingsOf(all []outbox.Finding, kind outbox.FindingKind) []outbox.Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f outbox.Finding) bool { return f.Kind != kind })
+func findingsOf(all []search.Finding, kind search.FindingKind) []search.Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f search.Finding) bool { return f.Kind != kind })
 }
 
 // suggested bounds the options of the search box.
@@ -71,7 +72,7 @@ const suggested = 8
 var timeChoices = []ui.Option{{Value: "recorded", Words: "recorded"}, {Value: "occurred", Words: "occurred"}}
 
 // timeSearched begins the sentence about the range of time of a search.
-func timeSearched(f outbox.EventFilter) string {
+func timeSearched(f search.EventFilter) string {
 	if f.Occurred() {
 		return "Occurred"
 	}
@@ -79,16 +80,16 @@ func timeSearched(f outbox.EventFilter) string {
 }
 
 // apart reports whether an event occurred at another time than it was recorded at.
-func apart(e *outbox.EventHit) bool { return e.RecordedAt.Sub(e.OccurredAt).Abs() >= time.Minute }
+func apart(e *search.EventHit) bool { return e.RecordedAt.Sub(e.OccurredAt).Abs() >= time.Minute }
 
 // byOccurrence is the filter with its range of time compared with when events occurred, from the first page.
-func byOccurrence(f outbox.EventFilter) outbox.EventFilter {
+func byOccurrence(f search.EventFilter) search.EventFilter {
 	f.Time, f.Cursor = "occurred", ""
 	return f
 }
 
 // searchedRange says the range of time of a filter: "2026-11-22 14:00:00 to 14:10:00 UTC".
-func searchedRange(f outbox.EventFilter) string {
+func searchedRange(f search.EventFilter) string {
 	const full, clock = fullTime, "15:04:05"
 	since, until := f.Since.UTC(), f.Until.UTC()
 	switch {
@@ -125,7 +126,7 @@ func looked(v EventsView) string {
 		text += map[bool]string{false: ", back to ", true: ", up to "}[v.Filter.Reverse] + l.Back.UTC().Format(fullTime) + " UTC"
 	}
 	if v.Filter.Ranged() && !v.Filter.Occurred() && !l.Exact {
-		text += "; events recorded up to " + outbox.Age(outbox.ClockTolerance) + " outside the range are compared too, since clocks may differ"
+		text += "; events recorded up to " + event.Age(search.ClockTolerance) + " outside the range are compared too, since clocks may differ"
 	}
 	return text + "."
 }
@@ -142,7 +143,7 @@ func eventsPager(p ui.Page, v EventsView) ui.PagerView {
 }
 
 // settledLink asks for the settled position of a search that a condition can repeat; empty for others.
-func settledLink(p ui.Page, f outbox.EventFilter) ui.URL {
+func settledLink(p ui.Page, f search.EventFilter) ui.URL {
 	if f.Settled = true; f.EventType+f.Tag == "" || f.CheckSettled() != nil {
 		return ""
 	}
@@ -150,11 +151,11 @@ func settledLink(p ui.Page, f outbox.EventFilter) ui.URL {
 }
 
 // entityFilter selects the events of the same entity.
-func entityFilter(e *outbox.EventHit) outbox.EventFilter {
-	return outbox.EventFilter{EntityType: e.EntityType, EntityID: e.EntityID}
+func entityFilter(e *search.EventHit) search.EventFilter {
+	return search.EventFilter{EntityType: e.EntityType, EntityID: e.EntityID}
 }
 
 // moreEventFilters reports whether one of the rarer filters is used.
-func moreEventFilters(f outbox.EventFilter) bool {
+func moreEventFilters(f search.EventFilter) bool {
 	return f.CampaignID+f.EventID+f.Tag+f.ActorType+f.ActorID+f.RequestID+f.SessionID != ""
 }

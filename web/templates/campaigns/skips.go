@@ -3,15 +3,17 @@ package campaigns
 import (
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // unskipFormID is the id of the form that undoes a skip.
-func unskipFormID(k outbox.Skip) string { return "unskip-form-" + ui.Itoa(k.ID) }
+func unskipFormID(k event.Skip) string { return "unskip-form-" + ui.Itoa(k.ID) }
 
 // unskipForms are the ids of the forms of active skips.
-func unskipForms(skips []outbox.Skip) []string {
+func unskipForms(skips []event.Skip) []string {
 	var forms []string
 	for _, k := range skips {
 		if k.Active() {
@@ -22,7 +24,7 @@ func unskipForms(skips []outbox.Skip) []string {
 }
 
 // skipProgress describes the progress of an active skip.
-func skipProgress(c outbox.Campaign, k outbox.Skip) string {
+func skipProgress(c campaign.Campaign, k event.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:
 		return "not yet skipped by a worker"
@@ -34,7 +36,7 @@ func skipProgress(c outbox.Campaign, k outbox.Skip) string {
 }
 
 // skipMeaning says what an active skip does to its event.
-func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
+func skipMeaning(c campaign.Campaign, k event.Skip) string {
 	switch {
 	case c.AppliedSeq < k.Seq:
 		return "No projection will apply this event. The next free worker skips it."
@@ -45,22 +47,22 @@ func skipMeaning(c outbox.Campaign, k outbox.Skip) string {
 	}
 }
 
-func skipPhrase(r outbox.Row) string {
-	return outbox.ActionSkip.Phrase(outbox.Reach{Skipped: outbox.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}})
+func skipPhrase(r campaign.Row) string {
+	return operator.ActionSkip.Phrase(operator.Reach{Skipped: event.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}})
 }
 
-func skipTwins(p ui.Page, r outbox.Row) ui.Twins {
-	return p.Asks(outbox.ActionSkip, outbox.SkipRequest{Reason: ui.AnyReason.Reason, Confirm: skipPhrase(r), Expected: ui.ExpectedOf(r)}, r.CampaignID, ui.Itoa(r.Seq))
+func skipTwins(p ui.Page, r campaign.Row) ui.Twins {
+	return p.Asks(operator.ActionSkip, campaign.SkipRequest{Reason: ui.AnyReason.Reason, Confirm: skipPhrase(r), Expected: ui.ExpectedOf(r)}, r.CampaignID, ui.Itoa(r.Seq))
 }
 
-func unskipTwins(p ui.Page, c outbox.Campaign, k outbox.Skip) ui.Twins {
-	return p.AsksOn(outbox.ActionUnskip, &outbox.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, ui.Itoa(k.Seq))
+func unskipTwins(p ui.Page, c campaign.Campaign, k event.Skip) ui.Twins {
+	return p.AsksOn(operator.ActionUnskip, &operator.Expected{HeadSeq: c.HeadSeq}, k.CampaignID, ui.Itoa(k.Seq))
 }
 
 // unskipActions are the actions on a campaign's skips.
-func unskipActions(v CampaignView) []outbox.Action {
+func unskipActions(v CampaignView) []operator.Action {
 	if slices.ContainsFunc(v.Skips.Items, v.Campaign.MayUnskip) {
-		return []outbox.Action{outbox.ActionUnskip}
+		return []operator.Action{operator.ActionUnskip}
 	}
 	return nil
 }

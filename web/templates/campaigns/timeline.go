@@ -3,7 +3,9 @@ package campaigns
 import (
 	"fmt"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -18,34 +20,34 @@ var noRowLook = ui.Look{Glyph: "?", Hue: "s-failed"}
 
 // appliedInPart reports whether some of the projections that are not live in a campaign lack an
 // event, which the others have applied.
-func appliedInPart(c outbox.Campaign, held []outbox.Cursor, seq int64) bool {
-	return seq <= c.AppliedSeq && len(outbox.Lacking(held, seq)) > 0
+func appliedInPart(c campaign.Campaign, held []campaign.Cursor, seq int64) bool {
+	return seq <= c.AppliedSeq && len(campaign.Lacking(held, seq)) > 0
 }
 
 // inPartTitle says which projections lack what the others have applied.
-func inPartTitle(lacking []outbox.Cursor) string {
-	return "Applied, but " + outbox.Standings(lacking)
+func inPartTitle(lacking []campaign.Cursor) string {
+	return "Applied, but " + campaign.Standings(lacking)
 }
 
 // markOf returns the state of a campaign's event; held are the projections that are not live there.
-func markOf(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) mark {
+func markOf(c campaign.Campaign, held []campaign.Cursor, l campaign.EventLine) mark {
 	switch {
 	case l.Skipped:
-		return mark{ui.EventLook(outbox.EventSkipped), "skipped"}
+		return mark{ui.EventLook(search.EventSkipped), "skipped"}
 	case appliedInPart(c, held, l.Seq):
-		return mark{ui.CursorLook(outbox.CursorPaused), outbox.AppliedInPart}
+		return mark{ui.CursorLook(campaign.CursorPaused), search.AppliedInPart}
 	case l.Seq <= c.AppliedSeq:
-		return mark{ui.StateLook(outbox.StateCurrent), "applied"}
+		return mark{ui.StateLook(campaign.StateCurrent), "applied"}
 	case l.RowStatus == "":
 		return mark{noRowLook, "no row"}
-	case l.RowStatus == outbox.Pending && l.Seq != c.HeadSeq:
+	case l.RowStatus == event.Pending && l.Seq != c.HeadSeq:
 		return mark{ui.StatusLook(l.RowStatus), "waits"}
 	}
 	return mark{ui.StatusLook(l.RowStatus), string(l.RowStatus)}
 }
 
 // position names what is special about an event's place: the head, the watermark, the last one.
-func position(c outbox.Campaign, seq int64) string {
+func position(c campaign.Campaign, seq int64) string {
 	switch {
 	case seq == c.HeadSeq:
 		return "head"
@@ -60,7 +62,7 @@ func position(c outbox.Campaign, seq int64) string {
 }
 
 // cellText describes a cell of the timeline in full.
-func cellText(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) string {
+func cellText(c campaign.Campaign, held []campaign.Cursor, l campaign.EventLine) string {
 	text := fmt.Sprintf("Event %d, %s: %s", l.Seq, l.EventType, markOf(c, held, l).word)
 	if p := position(c, l.Seq); p != "" {
 		text += ", " + p
@@ -69,7 +71,7 @@ func cellText(c outbox.Campaign, held []outbox.Cursor, l outbox.EventLine) strin
 }
 
 // milestones names the watermark, the head and the last event.
-func milestones(c outbox.Campaign) string {
+func milestones(c campaign.Campaign) string {
 	text := "The watermark is at " + ui.Num(c.AppliedSeq)
 	if c.Diverged != "" {
 		text = "The watermark is at " + ui.Num(c.ProjectionsSeq) + " of another journal"
@@ -81,7 +83,7 @@ func milestones(c outbox.Campaign) string {
 }
 
 // beyond says how many events precede and follow a timeline.
-func beyond(c outbox.Campaign, lines []outbox.EventLine) string {
+func beyond(c campaign.Campaign, lines []campaign.EventLine) string {
 	if len(lines) == 0 {
 		return "No events."
 	}
@@ -101,7 +103,7 @@ func beyond(c outbox.Campaign, lines []outbox.EventLine) string {
 func eventStands(v EventView) string {
 	seq, c := v.Event.Seq, v.Campaign
 	upTo := fmt.Sprintf("events up to %s are applied", ui.Num(c.AppliedSeq))
-	if but := outbox.Standings(outbox.Lacking(v.Held, c.AppliedSeq)); but != "" {
+	if but := campaign.Standings(campaign.Lacking(v.Held, c.AppliedSeq)); but != "" {
 		upTo += ", but " + but
 	}
 	switch {
@@ -110,7 +112,7 @@ func eventStands(v EventView) string {
 	case seq <= c.AppliedSeq && v.Held == nil:
 		return "Applied, though perhaps not to every projection: which are paused or quarantined cannot be read at the moment."
 	case appliedInPart(c, v.Held, seq):
-		return inPartTitle(outbox.Lacking(v.Held, seq)) + "."
+		return inPartTitle(campaign.Lacking(v.Held, seq)) + "."
 	case seq <= c.AppliedSeq:
 		return "Applied. All " + upTo + "."
 	case v.RowStatus == "":

@@ -9,12 +9,12 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // timeline shows the events around the head of a campaign, one cell each.
-func timeline(p ui.Page, c outbox.Campaign, held []outbox.Cursor, lines []outbox.EventLine) templ.Component {
+func timeline(p ui.Page, c campaign.Campaign, held []campaign.Cursor, lines []campaign.EventLine) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

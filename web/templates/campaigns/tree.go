@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -396,7 +396,7 @@ func shownText(stored string, most int) (text string, rest int) {
 type Document struct {
 	CampaignID string `redact:"-"`
 	Seq        int64
-	Part       outbox.Part
+	Part       event.Part
 	Text       string // empty if longer than InlineDocument
 	Size       int64  // bytes, as it is stored
 	Hidden     bool   // something of the event is hidden
@@ -410,7 +410,7 @@ type TreeView struct {
 }
 
 // documentOf returns a document of an event whose sizes are known.
-func documentOf(e outbox.Event, sizes outbox.Sizes, part outbox.Part) Document {
+func documentOf(e event.Event, sizes event.Sizes, part event.Part) Document {
 	return Document{CampaignID: e.CampaignID, Seq: e.Seq, Part: part, Text: string(e.Document(part)), Size: sizes.Of(part), Hidden: len(e.Redacted) > 0}
 }
 

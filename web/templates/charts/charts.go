@@ -12,7 +12,11 @@ import (
 
 	"github.com/a-h/templ"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -52,7 +56,7 @@ type Chart struct {
 	note     string // beside the headline
 	unit     unit
 	lines    bool // lines instead of stacked bars
-	window   outbox.Window
+	window   samples.Window
 	layers   []layer // from the bottom up
 	recorded []bool  // the buckets of which anything is known
 	counted  bool    // the values are counts of what was done, not states
@@ -122,19 +126,19 @@ func (c Chart) alt() string {
 
 func (c Chart) calmText() string { return cmp.Or(c.calm, "nothing in this period") }
 
-func rangeWords(w outbox.Window) string {
+func rangeWords(w samples.Window) string {
 	return w.From.Format("Jan 2 15:04") + " – " + w.To.Format("Jan 2 15:04") + " UTC"
 }
 
 // stepWords is the length of a window's step.
-func stepWords(w outbox.Window) string {
+func stepWords(w samples.Window) string {
 	if w.Step >= time.Hour {
 		return ui.Itoa(int(w.Step/time.Hour)) + " h"
 	}
 	return ui.Itoa(int(w.Step/time.Minute)) + " min"
 }
 
-func eachStep(w outbox.Window) string {
+func eachStep(w samples.Window) string {
 	if w.Step == time.Minute {
 		return "each minute"
 	}
@@ -142,7 +146,7 @@ func eachStep(w outbox.Window) string {
 }
 
 // rangeLabel is a named range as pages write it.
-func rangeLabel(n outbox.RangeName) string {
+func rangeLabel(n samples.RangeName) string {
 	return string(n[:len(n)-1]) + " " + string(n[len(n)-1:])
 }
 
@@ -189,18 +193,18 @@ func numberText(v *float64, u unit) string {
 
 // CampaignHistory is a campaign's lag over a range.
 type CampaignHistory struct {
-	Range   outbox.Range
-	Points  []outbox.CampaignPoint
-	Markers outbox.History // of this campaign, or of all; its points say which steps have a record
+	Range   samples.Range
+	Points  []samples.CampaignPoint
+	Markers samples.History // of this campaign, or of all; its points say which steps have a record
 }
 
 // points makes the values of a layer from a history's points.
-func points(h outbox.History, of func(outbox.Point) float64) []*float64 {
-	return valuesOf(h.Window, h.Points, func(x outbox.Point) (time.Time, float64) { return x.From, of(x) })
+func points(h samples.History, of func(samples.Point) float64) []*float64 {
+	return valuesOf(h.Window, h.Points, func(x samples.Point) (time.Time, float64) { return x.From, of(x) })
 }
 
 // valuesOf are values by bucket, of samples that each are of the bucket at a time.
-func valuesOf[S any](w outbox.Window, samples []S, of func(S) (time.Time, float64)) []*float64 {
+func valuesOf[S any](w samples.Window, samples []S, of func(S) (time.Time, float64)) []*float64 {
 	all := make([]*float64, w.Buckets())
 	for _, x := range samples {
 		at, value := of(x)
@@ -212,7 +216,7 @@ func valuesOf[S any](w outbox.Window, samples []S, of func(S) (time.Time, float6
 }
 
 // perMinute says what a value of counts is.
-func perMinute(w outbox.Window) string {
+func perMinute(w samples.Window) string {
 	if w.Step == time.Minute {
 		return "per minute"
 	}
@@ -220,7 +224,7 @@ func perMinute(w outbox.Window) string {
 }
 
 // sampledAs says what a bar of a state is.
-func sampledAs(w outbox.Window) string {
+func sampledAs(w samples.Window) string {
 	if w.Step == time.Minute {
 		return "sampled each minute"
 	}
@@ -228,20 +232,20 @@ func sampledAs(w outbox.Window) string {
 }
 
 // MainCharts are the four charts of the overview.
-func MainCharts(p ui.Page, s outbox.Summary, h outbox.History) []Chart {
+func MainCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
 	w := h.Window
-	status := func(of outbox.Status) layer {
-		return layer{class: "f-" + string(of), label: string(of), values: points(h, func(x outbox.Point) float64 { return float64(x.CountsPeak.Of(of)) })}
+	status := func(of event.Status) layer {
+		return layer{class: "f-" + string(of), label: string(of), values: points(h, func(x samples.Point) float64 { return float64(x.CountsPeak.Of(of)) })}
 	}
-	waiting := Chart{name: "Waiting rows", meaning: sampledAs(w), headline: ui.Num(s.Counts.Total()), link: p.Links.Rows(outbox.RowFilter{}), unit: unitCount,
-		layers: []layer{status(outbox.Dead), status(outbox.Failed), status(outbox.Processing), status(outbox.Pending)}}
+	waiting := Chart{name: "Waiting rows", meaning: sampledAs(w), headline: ui.Num(s.Counts.Total()), link: p.Links.Rows(campaign.RowFilter{}), unit: unitCount,
+		layers: []layer{status(event.Dead), status(event.Failed), status(event.Processing), status(event.Pending)}}
 	applied := Chart{name: "Applied", meaning: perMinute(w), peakOf: "applied", link: p.Links.Instances(), unit: unitCount, counted: true, headline: ui.Rate(s.Throughput.AppliedPerSecond) + "/s",
 		layers: []layer{
-			{class: "f-current", label: "applied", values: points(h, func(x outbox.Point) float64 { return float64(x.Applied) / x.Minutes() })},
-			{class: "f-failed", label: "failed", values: points(h, func(x outbox.Point) float64 { return float64(x.Failed) / x.Minutes() })},
+			{class: "f-current", label: "applied", values: points(h, func(x samples.Point) float64 { return float64(x.Applied) / x.Minutes() })},
+			{class: "f-failed", label: "failed", values: points(h, func(x samples.Point) float64 { return float64(x.Failed) / x.Minutes() })},
 		}}
 	if w.Step > time.Minute {
-		peak := layer{class: "f-current ghost", label: "applied in the peak minute", behind: true, values: points(h, func(x outbox.Point) float64 { return float64(x.AppliedPeak) })}
+		peak := layer{class: "f-current ghost", label: "applied in the peak minute", behind: true, values: points(h, func(x samples.Point) float64 { return float64(x.AppliedPeak) })}
 		applied.layers = append([]layer{peak}, applied.layers...)
 		applied.meaning += "; lighter, the peak minute"
 	}
@@ -251,17 +255,17 @@ func MainCharts(p ui.Page, s outbox.Summary, h outbox.History) []Chart {
 	latency.headline, latency.headed = lastText(latency.layers, w)
 	latency.link = p.Links.Charts()
 	oldest := Chart{name: "Oldest waiting", meaning: "age, " + sampledAs(w), headline: "none", unit: unitSeconds, lines: true,
-		link:   p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge}),
-		layers: []layer{{class: "l-1", label: "oldest waiting", values: points(h, func(x outbox.Point) float64 { return x.OldestAgePeak })}}}
+		link:   p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge}),
+		layers: []layer{{class: "l-1", label: "oldest waiting", values: points(h, func(x samples.Point) float64 { return x.OldestAgePeak })}}}
 	if s.Oldest != nil {
-		oldest.headline, oldest.note, oldest.link = outbox.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), s.Oldest.CampaignID, p.Links.Event(s.Oldest.CampaignID, s.Oldest.Seq)
+		oldest.headline, oldest.note, oldest.link = event.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), s.Oldest.CampaignID, p.Links.Event(s.Oldest.CampaignID, s.Oldest.Seq)
 	}
 	return marked([]Chart{waiting, applied, latency, oldest}, h)
 }
 
-func latencyLayers(h outbox.History) (layers []layer) {
+func latencyLayers(h samples.History) (layers []layer) {
 	for _, s := range h.Series {
-		if s.Kind == outbox.SeriesLatency {
+		if s.Kind == samples.SeriesLatency {
 			layers = append(layers, layer{class: map[string]string{"p50": "l-0", "p99": "l-1"}[s.Label], label: s.Label, values: s.Values})
 		}
 	}
@@ -269,7 +273,7 @@ func latencyLayers(h outbox.History) (layers []layer) {
 }
 
 // lastText is the last known value of each line, and when that was; empty for now.
-func lastText(layers []layer, w outbox.Window) (text, when string) {
+func lastText(layers []layer, w samples.Window) (text, when string) {
 	var words []string
 	last := -1
 	for _, l := range layers {
@@ -288,7 +292,7 @@ func lastText(layers []layer, w outbox.Window) (text, when string) {
 }
 
 // marked puts window and markers into charts.
-func marked(charts []Chart, h outbox.History) []Chart {
+func marked(charts []Chart, h samples.History) []Chart {
 	recorded := h.Recorded()
 	var least []int
 	for _, x := range h.Points {
@@ -315,28 +319,28 @@ func knownOf(values []*float64) []bool {
 
 // kindCharts are the charts of series by label.
 var kindCharts = []struct {
-	kind    outbox.SeriesKind
+	kind    samples.SeriesKind
 	name    string
 	meaning string
 	link    func(p ui.Page, label string) ui.URL
 	rate    bool // shown per minute
 }{
-	{outbox.SeriesFailure, "Failures by error", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.FailureGroup(l) }, true},
-	{outbox.SeriesBacklog, "Waiting by event type", "rows, of the first 20,000 waiting", func(p ui.Page, l string) ui.URL { return p.Links.Rows(outbox.RowFilter{EventType: l}) }, false},
-	{outbox.SeriesFollowed, "Applied by projection", "events without replays", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true},
-	{outbox.SeriesFailedIn, "Failures by projection", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true},
-	{outbox.SeriesApplied, "Applied by instance", "events", func(p ui.Page, l string) ui.URL { return p.Links.Instance(l) }, true},
-	{outbox.SeriesLag, "Publisher lag", "events behind", publisherLink, false},
+	{samples.SeriesFailure, "Failures by error", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.FailureGroup(l) }, true},
+	{samples.SeriesBacklog, "Waiting by event type", "rows, of the first 20,000 waiting", func(p ui.Page, l string) ui.URL { return p.Links.Rows(campaign.RowFilter{EventType: l}) }, false},
+	{samples.SeriesFollowed, "Applied by projection", "events without replays", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true},
+	{samples.SeriesFailedIn, "Failures by projection", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true},
+	{samples.SeriesApplied, "Applied by instance", "events", func(p ui.Page, l string) ui.URL { return p.Links.Instance(l) }, true},
+	{samples.SeriesLag, "Publisher lag", "events behind", publisherLink, false},
 }
 
 func publisherLink(p ui.Page, label string) ui.URL {
 	topic, publisher, _ := strings.Cut(label, "/")
-	return p.Links.Publisher(outbox.SubscriptionName{Topic: topic, Publisher: publisher})
+	return p.Links.Publisher(operator.SubscriptionName{Topic: topic, Publisher: publisher})
 }
 
 // SeriesCharts are the charts of the given kinds, none meaning all, and of the given label alone unless it
 // is empty.
-func SeriesCharts(p ui.Page, h outbox.History, label string, kinds ...outbox.SeriesKind) (charts []Chart) {
+func SeriesCharts(p ui.Page, h samples.History, label string, kinds ...samples.SeriesKind) (charts []Chart) {
 	for _, k := range kindCharts {
 		if len(kinds) > 0 && !slices.Contains(kinds, k.kind) {
 			continue
@@ -344,7 +348,7 @@ func SeriesCharts(p ui.Page, h outbox.History, label string, kinds ...outbox.Ser
 		c := Chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true, counted: k.rate}
 		for _, s := range h.Of(k.kind, label) {
 			l := layer{class: "l-" + ui.Itoa(len(c.layers)%7), label: cmp.Or(s.Label, "unknown"), values: s.Values}
-			if s.Label != outbox.Other && s.Label != "" {
+			if s.Label != samples.Other && s.Label != "" {
 				l.link = k.link(p, s.Label)
 			}
 			if k.rate {
@@ -363,7 +367,7 @@ func SeriesCharts(p ui.Page, h outbox.History, label string, kinds ...outbox.Ser
 }
 
 // ratesOf are counts per minute.
-func ratesOf(counts []*float64, w outbox.Window) []*float64 {
+func ratesOf(counts []*float64, w samples.Window) []*float64 {
 	rates := make([]*float64, len(counts))
 	for i, n := range counts {
 		if n != nil {
@@ -391,30 +395,30 @@ func CampaignChart(p ui.Page, h CampaignHistory) Chart {
 	for _, x := range h.Points {
 		if i, within := w.Index(x.At); within && !w.Start(i).After(w.Now) {
 			raise(i, float64(x.LagEvents))
-			if i > 0 && x.At.Equal(w.Start(i)) && w.Step%outbox.CoarseStep != 0 { // a minute's sample is of the end of a step, too
+			if i > 0 && x.At.Equal(w.Start(i)) && w.Step%samples.CoarseStep != 0 { // a minute's sample is of the end of a step, too
 				raise(i-1, float64(x.LagEvents))
 			}
 		}
 	}
 	for _, x := range h.Points { // it was behind before it was sampled: a hundred others were for longer
-		since := x.At.Add(outbox.SampledBehind - time.Duration(x.LagSeconds*float64(time.Second)))
+		since := x.At.Add(samples.SampledBehind - time.Duration(x.LagSeconds*float64(time.Second)))
 		for i := range values {
 			if w.End(i).After(since) && !w.End(i).After(x.At) && values[i] != nil && *values[i] == 0 {
 				values[i] = nil
 			}
 		}
 	}
-	return Chart{name: "Events behind", meaning: sampledAs(w) + "; 0 if behind for less than " + outbox.Age(outbox.SampledBehind), calm: "0 at each sample", unit: unitCount, window: w, recorded: knownOf(values),
+	return Chart{name: "Events behind", meaning: sampledAs(w) + "; 0 if behind for less than " + event.Age(samples.SampledBehind), calm: "0 at each sample", unit: unitCount, window: w, recorded: knownOf(values),
 		layers: []layer{{class: "f-lagging", label: "behind", values: values}}}
 }
 
 // PublisherCharts are how fast a subscription delivered and how far it was behind.
-func PublisherCharts(h outbox.PublisherHistory) []Chart {
+func PublisherCharts(h publishing.PublisherHistory) []Chart {
 	w := h.Window
-	delivered := valuesOf(w, h.Points, func(x outbox.PublisherPoint) (time.Time, float64) {
+	delivered := valuesOf(w, h.Points, func(x publishing.PublisherPoint) (time.Time, float64) {
 		return x.From, float64(x.DeliveredInStep) / max(1, x.At.Sub(x.From).Minutes())
 	})
-	behind := valuesOf(w, h.Points, func(x outbox.PublisherPoint) (time.Time, float64) { return x.From, float64(x.LagEvents) })
+	behind := valuesOf(w, h.Points, func(x publishing.PublisherPoint) (time.Time, float64) { return x.From, float64(x.LagEvents) })
 	return []Chart{
 		{name: "Delivered", meaning: "events " + perMinute(w), unit: unitCount, window: w, recorded: knownOf(delivered), layers: []layer{{class: "f-current", label: "delivered", values: delivered}}},
 		{name: "Events behind", meaning: "at the end of " + eachStep(w), unit: unitCount, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
@@ -422,9 +426,9 @@ func PublisherCharts(h outbox.PublisherHistory) []Chart {
 }
 
 // markerGlyph is the sign of a group of markers: that of its foremost kind, and how many there are.
-func markerGlyph(g outbox.MarkerGroup) string {
+func markerGlyph(g samples.MarkerGroup) string {
 	for _, kind := range markerKinds {
-		if slices.ContainsFunc(g.Markers, func(m outbox.Marker) bool { return m.Kind == kind.kind }) {
+		if slices.ContainsFunc(g.Markers, func(m samples.Marker) bool { return m.Kind == kind.kind }) {
 			if len(g.Markers) > 1 {
 				return kind.glyph + ui.Itoa(len(g.Markers))
 			}
@@ -436,35 +440,35 @@ func markerGlyph(g outbox.MarkerGroup) string {
 
 // markerKinds have the glyphs of markers; the first of several gives the sign of a group.
 var markerKinds = []struct {
-	kind  outbox.MarkerKind
+	kind  samples.MarkerKind
 	glyph string
-}{{outbox.MarkerVersion, "◆"}, {outbox.MarkerDeploy, "▲"}, {outbox.MarkerPause, "‖"}, {outbox.MarkerResume, "▸"}, {outbox.MarkerOperation, "↻"}, {outbox.MarkerRun, "≡"}, {outbox.MarkerLost, "✕"}}
+}{{samples.MarkerVersion, "◆"}, {samples.MarkerDeploy, "▲"}, {samples.MarkerPause, "‖"}, {samples.MarkerResume, "▸"}, {samples.MarkerOperation, "↻"}, {samples.MarkerRun, "≡"}, {samples.MarkerLost, "✕"}}
 
 // MarkerText is a marker in words.
-func MarkerText(m outbox.Marker) string {
+func MarkerText(m samples.Marker) string {
 	switch m.Kind {
-	case outbox.MarkerDeploy:
+	case samples.MarkerDeploy:
 		return "deploy " + m.Version + " on " + m.Host
-	case outbox.MarkerVersion:
-		return "projection " + m.Subject + " changed to " + outbox.ShortHash(m.Version) + " on " + m.Host
-	case outbox.MarkerLost:
+	case samples.MarkerVersion:
+		return "projection " + m.Subject + " changed to " + event.ShortHash(m.Version) + " on " + m.Host
+	case samples.MarkerLost:
 		return "instance " + m.Subject + " was last seen at work: it crashed, was killed or fell silent then or later; counts of its last seconds are missing"
 	}
 	return strings.TrimSuffix(ui.ActionSentence(m.Audit), ".") + " by " + m.Actor
 }
 
 // MarkerLink is what a marker is about.
-func MarkerLink(p ui.Page, m outbox.Marker) ui.URL {
+func MarkerLink(p ui.Page, m samples.Marker) ui.URL {
 	switch m.Kind {
-	case outbox.MarkerDeploy, outbox.MarkerLost:
+	case samples.MarkerDeploy, samples.MarkerLost:
 		return p.Links.Instance(m.Subject)
-	case outbox.MarkerVersion:
+	case samples.MarkerVersion:
 		return p.Links.Projection(m.Subject)
 	}
 	if to := p.TargetURL(m.Audit.Target); to != "" {
 		return to
 	}
-	return p.Links.Audit(outbox.AuditFilter{CampaignID: m.Audit.CampaignID, Action: m.Action})
+	return p.Links.Audit(operator.AuditFilter{CampaignID: m.Audit.CampaignID, Action: m.Action})
 }
 
 // How many glyphs of markers fit beside each other: in a chart of half a wide page, and in one of a
@@ -475,7 +479,7 @@ const (
 )
 
 // ofCampaign splits a history's markers into those of a campaign and those of the whole deployment.
-func ofCampaign(h outbox.History, campaign string) (own, others outbox.History) {
+func ofCampaign(h samples.History, campaign string) (own, others samples.History) {
 	own, others = h, h
 	own.Markers, others.Markers = nil, nil
 	for _, m := range h.Markers {
@@ -494,16 +498,16 @@ const markersListed = 12
 
 // listedMarkers are the markers that the legend lists, of those of a window in order of time. The audit log
 // has those of actions; the others come first, and of these changes of projections.
-func listedMarkers(markers []outbox.Marker) []outbox.Marker {
+func listedMarkers(markers []samples.Marker) []samples.Marker {
 	var chosen []int
-	for _, kinds := range [][]outbox.MarkerKind{{outbox.MarkerVersion}, {outbox.MarkerDeploy}, {outbox.MarkerLost}, {outbox.MarkerPause, outbox.MarkerResume, outbox.MarkerOperation, outbox.MarkerRun}} {
+	for _, kinds := range [][]samples.MarkerKind{{samples.MarkerVersion}, {samples.MarkerDeploy}, {samples.MarkerLost}, {samples.MarkerPause, samples.MarkerResume, samples.MarkerOperation, samples.MarkerRun}} {
 		for i, m := range slices.Backward(markers) {
 			if len(chosen) < markersListed && slices.Contains(kinds, m.Kind) {
 				chosen = append(chosen, i)
 			}
 		}
 	}
-	var all []outbox.Marker
+	var all []samples.Marker
 	for _, i := range slices.Sorted(slices.Values(chosen)) {
 		all = append(all, markers[i])
 	}
@@ -511,7 +515,7 @@ func listedMarkers(markers []outbox.Marker) []outbox.Marker {
 }
 
 // clockIn is a time within a window: with its date where that is longer than a day.
-func clockIn(w outbox.Window, t time.Time) string {
+func clockIn(w samples.Window, t time.Time) string {
 	if w.To.Sub(w.From) > 25*time.Hour {
 		return t.Format("Jan 2 15:04")
 	}

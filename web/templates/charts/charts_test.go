@@ -7,8 +7,9 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -42,12 +43,12 @@ func TestTicks_areFewAndRound(t *testing.T) {
 func TestTimeTicks_areRound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
-	for name, want := range map[outbox.RangeName]string{
-		outbox.RangeHour: "11:10 11:20 11:30 11:40 11:50 12:00", outbox.RangeSix: "07:00 08:00 09:00 10:00 11:00 12:00",
-		outbox.RangeDay: "15:00 18:00 21:00 00:00 03:00 06:00 09:00", outbox.RangeWeek: "Nov 15 Nov 16 Nov 17 Nov 18 Nov 19 Nov 20 Nov 21",
+	for name, want := range map[samples.RangeName]string{
+		samples.RangeHour: "11:10 11:20 11:30 11:40 11:50 12:00", samples.RangeSix: "07:00 08:00 09:00 10:00 11:00 12:00",
+		samples.RangeDay: "15:00 18:00 21:00 00:00 03:00 06:00 09:00", samples.RangeWeek: "Nov 15 Nov 16 Nov 17 Nov 18 Nov 19 Nov 20 Nov 21",
 	} {
 		var words []string
-		for _, tick := range timeTicks(outbox.Range{Name: name}.Window(now)) {
+		for _, tick := range timeTicks(samples.Range{Name: name}.Window(now)) {
 			words = append(words, tick.text)
 		}
 		must.Equal(t, strings.Join(words, " "), want, name)
@@ -58,7 +59,7 @@ func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	c := Chart{unit: unitCount, recorded: []bool{true, false, true}, layers: []layer{{class: "f-current", values: []*float64{new(2.0), nil, new(4.0)}}},
-		window: outbox.Window{From: from, To: from.Add(3 * time.Minute), Step: time.Minute, Now: from.Add(150 * time.Second)}}
+		window: samples.Window{From: from, To: from.Add(3 * time.Minute), Step: time.Minute, Now: from.Add(150 * time.Second)}}
 	d := draw(c)
 	want := []path{{"f-current", "M0-0v-500"}, {"f-current running", "M2-0v-1000"}}
 	must.Equal(t, d.paths, want)
@@ -71,8 +72,8 @@ func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
 func TestHeatmap_leavesGaps(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	h := outbox.Heatmap{Window: outbox.Window{From: from, To: from.Add(5 * time.Minute), Step: time.Minute, Now: from.Add(210 * time.Second)}}
-	row := outbox.HeatmapRow{LagEvents: []int64{0, 7, 0, 0, 0}}
+	h := samples.Heatmap{Window: samples.Window{From: from, To: from.Add(5 * time.Minute), Step: time.Minute, Now: from.Add(210 * time.Second)}}
+	row := samples.HeatmapRow{LagEvents: []int64{0, 7, 0, 0, 0}}
 	known := []bool{true, false, false, true, false} // the last is in the future
 	gaps, data := heatGaps(h, row, known), heatData(h, row, known)
 	must.Hold(t, gaps == "M2 10h1" && data == ",7,-,,", "gaps %q, values %q", gaps, data)
@@ -82,18 +83,18 @@ func TestHeatmap_leavesGaps(t *testing.T) {
 func TestMainCharts_tellWhatTheyName(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
-	w := outbox.Range{}.Window(now)
+	w := samples.Range{}.Window(now)
 	at := w.Start(w.Buckets() - 20)
 	slow := make([]*float64, w.Buckets())
 	slow[w.Buckets()-20] = new(1.5)
-	h := outbox.History{Window: w, Points: []outbox.Point{{From: at, At: at.Add(time.Minute), Applied: 100, Failed: 40}},
-		Series: []outbox.Series{{Kind: outbox.SeriesLatency, Label: "p50", Values: slow}}}
-	charts := MainCharts(ui.Page{Now: now}, outbox.Summary{}, h)
+	h := samples.History{Window: w, Points: []samples.Point{{From: at, At: at.Add(time.Minute), Applied: 100, Failed: 40}},
+		Series: []samples.Series{{Kind: samples.SeriesLatency, Label: "p50", Values: slow}}}
+	charts := MainCharts(ui.Page{Now: now}, campaign.Summary{}, h)
 	_, most, _ := charts[1].peak()
 	must.Hold(t, charts[1].name == "Applied" && most == 100, "the peak of %s is %g, want the 100 applied", charts[1].name, most)
 	must.Equal(t, charts[2].headed, "last at "+at.Format("15:04"), "the latency is headed")
 	slow[w.Buckets()-2] = new(1.0)
-	must.Equal(t, MainCharts(ui.Page{Now: now}, outbox.Summary{}, h)[2].headed, "", "the latency of the last minute is headed")
+	must.Equal(t, MainCharts(ui.Page{Now: now}, campaign.Summary{}, h)[2].headed, "", "the latency of the last minute is headed")
 }
 
 // A campaign is sampled while it is behind for some seconds, of more than a hundred those that are
@@ -102,9 +103,9 @@ func TestCampaignChart_doesNotSayThatACampaignWasCurrent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
 	minute := now.Truncate(time.Minute)
-	h := CampaignHistory{Points: []outbox.CampaignPoint{{At: minute.Add(-4 * time.Minute), LagEvents: 7}}}
+	h := CampaignHistory{Points: []samples.CampaignPoint{{At: minute.Add(-4 * time.Minute), LagEvents: 7}}}
 	for at := minute.Add(-7 * time.Minute); at.Before(now); at = at.Add(time.Minute) {
-		h.Markers.Points = append(h.Markers.Points, outbox.Point{From: at, At: at.Add(time.Minute)})
+		h.Markers.Points = append(h.Markers.Points, samples.Point{From: at, At: at.Add(time.Minute)})
 	}
 	for seconds, want := range map[float64]string{29: "– 0 0 7 7 0", 63: "– 0 0 7 7 0", 95: "– 0 – 7 7 0"} {
 		h.Points[0].LagSeconds = seconds
@@ -122,10 +123,10 @@ func TestCampaignChart_doesNotSayThatACampaignWasCurrent(t *testing.T) {
 }
 
 // minutely are a history with a marker each minute of an hour, the last one of campaign c.
-func minutely() outbox.History {
-	h := outbox.History{Window: outbox.Range{}.Window(noon)}
+func minutely() samples.History {
+	h := samples.History{Window: samples.Range{}.Window(noon)}
 	for i := range h.Window.Buckets() {
-		h.Markers = append(h.Markers, outbox.Marker{At: h.Window.Start(i), Kind: outbox.MarkerPause, Actor: "ana"})
+		h.Markers = append(h.Markers, samples.Marker{At: h.Window.Start(i), Kind: samples.MarkerPause, Actor: "ana"})
 	}
 	h.Markers[len(h.Markers)-1].Audit.CampaignID = "c"
 	return h

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -100,7 +100,7 @@ var timeSteps = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 1
 
 // timeTicks returns at most eight round times inside a window, with dates where it is longer than
 // a day.
-func timeTicks(w outbox.Window) (all []timeTick) {
+func timeTicks(w samples.Window) (all []timeTick) {
 	length := w.To.Sub(w.From)
 	step := timeSteps[slices.IndexFunc(timeSteps, func(s time.Duration) bool { return length/s <= 8 })]
 	form := "15:04"
@@ -123,7 +123,7 @@ func percent(share float64) string {
 }
 
 // placeOf is where a time is, in percent of the width.
-func placeOf(w outbox.Window, t time.Time) string {
+func placeOf(w samples.Window, t time.Time) string {
 	return percent(min(1, max(0, float64(t.Sub(w.From))/float64(w.To.Sub(w.From)))))
 }
 
@@ -307,27 +307,27 @@ func dotsPath(values []*float64, scale float64) string {
 }
 
 // heatPath draws the cells of one shade in a row of a heatmap as strokes: the darker, the higher.
-func heatPath(row outbox.HeatmapRow, shade int, worst int64) string {
-	return runs(len(row.LagEvents), func(i int) bool { return outbox.Shade(row.LagEvents[i], worst) == shade }, func(from, n int) string {
+func heatPath(row samples.HeatmapRow, shade int, worst int64) string {
+	return runs(len(row.LagEvents), func(i int) bool { return samples.Shade(row.LagEvents[i], worst) == shade }, func(from, n int) string {
 		return fmt.Sprintf("M%d %dh%d", from, 20-2*shade, n)
 	})
 }
 
 // unrecordedCell reports whether a step of a row of a heatmap has no record: known are the steps that have
 // one of anything.
-func unrecordedCell(h outbox.Heatmap, row outbox.HeatmapRow, known []bool, i int) bool {
+func unrecordedCell(h samples.Heatmap, row samples.HeatmapRow, known []bool, i int) bool {
 	return row.LagEvents[i] == 0 && !known[i] && !h.Window.Start(i).After(h.Window.Now)
 }
 
 // heatGaps covers the steps of a row without a record.
-func heatGaps(h outbox.Heatmap, row outbox.HeatmapRow, known []bool) string {
+func heatGaps(h samples.Heatmap, row samples.HeatmapRow, known []bool) string {
 	return runs(len(row.LagEvents), func(i int) bool { return unrecordedCell(h, row, known, i) }, func(from, n int) string {
 		return fmt.Sprintf("M%d 10h%d", from, n)
 	})
 }
 
 // heatData are the values of a row: nothing for 0, and a dash without a record.
-func heatData(h outbox.Heatmap, row outbox.HeatmapRow, known []bool) string {
+func heatData(h samples.Heatmap, row samples.HeatmapRow, known []bool) string {
 	words := make([]string, len(row.LagEvents))
 	for i, n := range row.LagEvents {
 		if words[i] = ui.Positive(n); unrecordedCell(h, row, known, i) {

@@ -9,23 +9,27 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/publishing"
+	"github.com/outboxweb/outboxweb/internal/samples"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // PublisherView is the view of a subscription's page.
 type PublisherView struct {
-	outbox.Publisher
-	Range   outbox.Range
-	History outbox.PublisherHistory
-	Acts    []outbox.AuditEntry // on the subscription, newest first
-	Tests   bool                // whether this server can send a test event
+	subscription.Publisher
+	Range   samples.Range
+	History publishing.PublisherHistory
+	Acts    []operator.AuditEntry // on the subscription, newest first
+	Tests   bool                  // whether this server can send a test event
 	// SameName is the publishers of its name in all topics, itself included.
-	SameName []outbox.Publisher
+	SameName []subscription.Publisher
 }
 
 // inTopics returns those of the same name that fit, if the name serves several topics.
-func (v PublisherView) inTopics(fits func(outbox.Publisher) bool) (topics []string) {
+func (v PublisherView) inTopics(fits func(subscription.Publisher) bool) (topics []string) {
 	if len(v.SameName) < 2 {
 		return nil
 	}
@@ -38,7 +42,7 @@ func (v PublisherView) inTopics(fits func(outbox.Publisher) bool) (topics []stri
 }
 
 // settingsLines are the effective settings of a publisher in words.
-func settingsLines(s outbox.PublisherSettings) []ui.NamedText {
+func settingsLines(s subscription.PublisherSettings) []ui.NamedText {
 	idle := "off"
 	if s.IdleBackoff {
 		idle = fmt.Sprintf("after %s, ×%g up to %s", ui.Count(int64(s.IdleAfter), "empty poll", "empty polls"), s.IdleFactor, exactly(s.IdleLongestSeconds))
@@ -59,28 +63,28 @@ func exactly(s float64) string {
 	if d%time.Second != 0 {
 		return ui.Num(d.Milliseconds()) + " ms"
 	}
-	return outbox.Limit(d)
+	return event.Limit(d)
 }
 
 // SeekView is the view of the page that moves a subscription's position.
 type SeekView struct {
-	outbox.Publisher
-	To       string             `redact:"-"` // head, beginning, position or time; empty before a choice
-	Position string             `redact:"-"` // as it was typed
-	Time     string             `redact:"-"` // as it was typed
-	Reason   string             `redact:"-"` // as it was typed
-	Preview  *outbox.Seek       // nil before a choice
-	Asked    outbox.SeekRequest `redact:"-"`
-	Key      string             `redact:"-"` // the idempotency key of the action
+	subscription.Publisher
+	To       string                   `redact:"-"` // head, beginning, position or time; empty before a choice
+	Position string                   `redact:"-"` // as it was typed
+	Time     string                   `redact:"-"` // as it was typed
+	Reason   string                   `redact:"-"` // as it was typed
+	Preview  *operator.Seek           // nil before a choice
+	Asked    subscription.SeekRequest `redact:"-"`
+	Key      string                   `redact:"-"` // the idempotency key of the action
 }
 
 // Links of publishers.
 
 // publisherAnchor is the id of a subscription's row in lists.
-func publisherAnchor(n outbox.SubscriptionName) string { return "publisher-" + n.String() }
+func publisherAnchor(n operator.SubscriptionName) string { return "publisher-" + n.String() }
 
 // lagText is the known lag in events of a topic.
-func lagText(p outbox.Publisher) string {
+func lagText(p subscription.Publisher) string {
 	switch {
 	case p.LagUnknown():
 		return "not known"
@@ -92,7 +96,7 @@ func lagText(p outbox.Publisher) string {
 }
 
 // lagNote says what lagText leaves open; empty if nothing.
-func lagNote(p *outbox.Publisher) string {
+func lagNote(p *subscription.Publisher) string {
 	switch {
 	case p.LagUnknown():
 		return "scanning; no event of the topic found so far"
@@ -103,7 +107,7 @@ func lagNote(p *outbox.Publisher) string {
 }
 
 // nextPollName names what a publisher does next.
-func nextPollName(p outbox.Publisher) string {
+func nextPollName(p subscription.Publisher) string {
 	if p.RetryAt != nil {
 		return "Next attempt"
 	}
@@ -116,7 +120,7 @@ type matchCondition struct {
 	items []string
 }
 
-func conditions(m outbox.Match) []matchCondition {
+func conditions(m subscription.Match) []matchCondition {
 	var exact []string
 	for _, name := range slices.Sorted(maps.Keys(m.ExactTags)) {
 		exact = append(exact, name+" = "+m.ExactTags[name])
@@ -132,7 +136,7 @@ func conditions(m outbox.Match) []matchCondition {
 }
 
 // selects describes what a topic selects, in a sentence.
-func selects(m outbox.Match) string {
+func selects(m subscription.Match) string {
 	if m.All() {
 		return "Every event of the journal."
 	}
@@ -143,28 +147,28 @@ func selects(m outbox.Match) string {
 }
 
 // retries reports whether resuming the publisher retries what failed, rather than ending a pause.
-func retries(p outbox.Publisher) bool {
-	return p.Resumable() && p.Status != outbox.PublisherPaused
+func retries(p subscription.Publisher) bool {
+	return p.Resumable() && p.Status != subscription.PublisherPaused
 }
 
 // resumeWord is the button that lets a publisher continue.
-func resumeWord(p outbox.Publisher) string {
+func resumeWord(p subscription.Publisher) string {
 	if retries(p) && !p.Stopped { // of one that is stopped, its state says to resume it
 		return "Retry now"
 	}
 	return "Resume"
 }
 
-func resumeMeaning(p outbox.Publisher) string {
-	if p.Status == outbox.PublisherPaused && p.ErrorCount == 0 {
+func resumeMeaning(p subscription.Publisher) string {
+	if p.Status == subscription.PublisherPaused && p.ErrorCount == 0 {
 		return "continues from its position."
 	}
 	return "clears its errors and retries at once, from the same event."
 }
 
 // resetMeaning says what resetting a subscription does where retrying is not offered.
-func resetMeaning(p outbox.Publisher) string {
-	if p.Status == outbox.PublisherPaused {
+func resetMeaning(p subscription.Publisher) string {
+	if p.Status == subscription.PublisherPaused {
 		return "clears its errors; the publisher stays paused."
 	}
 	return "clears the last error; deliveries succeed again."
@@ -174,7 +178,7 @@ func resetMeaning(p outbox.Publisher) string {
 var publisherForms = []string{"pause-form", "resume-form", "pause-all-form", "resume-all-form", "reset-form", "skip-form", "test-form"}
 
 // seekSentence describes the new position of a seek.
-func seekSentence(s outbox.Seek) string {
+func seekSentence(s operator.Seek) string {
 	from, to := ui.Num(s.From), ui.Num(s.To)
 	switch {
 	case s.To < s.From:
@@ -187,7 +191,7 @@ func seekSentence(s outbox.Seek) string {
 }
 
 // seekNotes describe the events that a seek repeats and skips.
-func seekNotes(s outbox.Seek) []string {
+func seekNotes(s operator.Seek) []string {
 	n, done, then := s.Skips, " skipped", " and never delivered here"
 	if s.To < s.From {
 		n, done, then = s.Repeats, " delivered again", "; receivers recognise repeats by the id"
@@ -205,8 +209,8 @@ func seekNotes(s outbox.Seek) []string {
 }
 
 // expected is the previewed seek.
-func (v SeekView) expected() *outbox.ExpectedSeek {
-	return &outbox.ExpectedSeek{Repeats: v.Preview.Repeats, Skips: v.Preview.Skips, Capped: v.Preview.Capped}
+func (v SeekView) expected() *subscription.ExpectedSeek {
+	return &subscription.ExpectedSeek{Repeats: v.Preview.Repeats, Skips: v.Preview.Skips, Capped: v.Preview.Capped}
 }
 
 // seekFields are the hidden fields with the target and the preview.
@@ -220,18 +224,18 @@ func seekFields(v SeekView) []ui.NamedText {
 }
 
 // publisherTwins are the shell equivalents of the actions on a subscription.
-func publisherTwins(p ui.Page, v outbox.Publisher) ui.Twins {
+func publisherTwins(p ui.Page, v subscription.Publisher) ui.Twins {
 	return p.AsksOn(v.PauseOrResume(), nil, v.Topic, v.SubscriptionName.Publisher)
 }
 
 // seekTwins are the shell equivalents of the previewed seek.
 func seekTwins(p ui.Page, v SeekView) ui.Twins {
 	asked := v.Asked
-	asked.Reason, asked.Expected, asked.Confirm = ui.AnyReason.Reason, v.expected(), outbox.ActionPublisherSeek.Phrase(outbox.Reach{Seek: *v.Preview})
+	asked.Reason, asked.Expected, asked.Confirm = ui.AnyReason.Reason, v.expected(), operator.ActionPublisherSeek.Phrase(operator.Reach{Seek: *v.Preview})
 	if v.To == "position" {
 		asked.Position = &v.Preview.To
 	}
-	return p.Asks(outbox.ActionPublisherSeek, asked, v.SubscriptionName.Topic, v.SubscriptionName.Publisher)
+	return p.Asks(operator.ActionPublisherSeek, asked, v.SubscriptionName.Topic, v.SubscriptionName.Publisher)
 }
 
 // exampleTopics is a minimal configuration of a publisher.
@@ -247,7 +251,7 @@ const exampleTopics = `topics:
         secret: ${PARTNER_SECRET}
 `
 
-func seekButton(s outbox.Seek) string {
+func seekButton(s operator.Seek) string {
 	switch {
 	case s.Skips > 0 && s.Capped:
 		return "Seek and skip over " + ui.Num(s.Skips) + " events"

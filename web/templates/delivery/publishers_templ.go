@@ -11,18 +11,23 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/finding"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/samples"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 	"github.com/outboxweb/outboxweb/web/templates/charts"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // PublishersView is the list of publishers, with their chart.
 type PublishersView struct {
-	Range   outbox.Range
-	History outbox.History
-	All     []outbox.Publisher
-	Filter  outbox.PublisherFilter
-	Page    outbox.Page[outbox.Publisher]
+	Range   samples.Range
+	History samples.History
+	All     []subscription.Publisher
+	Filter  subscription.PublisherFilter
+	Page    event.Page[subscription.Publisher]
 }
 
 func PublishersPage(p ui.Page, v PublishersView) templ.Component {
@@ -125,7 +130,7 @@ func PublishersLive(p ui.Page, v PublishersView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = ui.Health(outbox.HealthOfKinds(p.Findings, outbox.PublishersCalm(v.All, p.Now), outbox.FindsPublisher, outbox.FindsNotDelivered)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Health(finding.HealthOfKinds(p.Findings, subscription.PublishersCalm(v.All, p.Now), campaign.FindsPublisher, campaign.FindsNotDelivered)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -133,7 +138,7 @@ func PublishersLive(p ui.Page, v PublishersView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if len(p.Findings.Of(outbox.FindsPublisher)) > 0 {
+			if len(p.Findings.Of(campaign.FindsPublisher)) > 0 {
 				templ_7745c5c3_Err = ui.WhatToDo(p, ui.GuidePublisher).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -161,7 +166,7 @@ func PublishersLive(p ui.Page, v PublishersView) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = ui.Table(p, "stack publishers", PublisherColumns(p), v.Page.Items, func(v *outbox.Publisher) templ.OrderedAttributes {
+			templ_7745c5c3_Err = ui.Table(p, "stack publishers", PublisherColumns(p), v.Page.Items, func(v *subscription.Publisher) templ.OrderedAttributes {
 				return ui.Anchor(publisherAnchor(v.SubscriptionName))
 			}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
@@ -179,7 +184,7 @@ func PublishersLive(p ui.Page, v PublishersView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = charts.ListHistory(p, p.Links.Publishers(), v.Range, v.History, outbox.SeriesLag).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = charts.ListHistory(p, p.Links.Publishers(), v.Range, v.History, samples.SeriesLag).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -189,26 +194,26 @@ func PublishersLive(p ui.Page, v PublishersView) templ.Component {
 }
 
 // PublisherColumns are the columns of publishers.
-func PublisherColumns(p ui.Page) []ui.Column[outbox.Publisher] {
-	return []ui.Column[outbox.Publisher]{
-		{Head: "Publisher", Print: "PUBLISHER", Row: true, Text: func(v *outbox.Publisher) any { return v.String() }, Cell: publisherNamed},
-		{Head: "Status", Print: "STATE", Class: "why", Text: func(v *outbox.Publisher) any { return v.State(p.Now) }, Cell: publisherStatus},
-		{Head: "Scanned", Print: "POSITION", Class: "n", Tip: scannedMeaning, Text: func(v *outbox.Publisher) any { return v.Position }, Sub: func(v *outbox.Publisher) string { return "of " + ui.Num(v.HeadPosition) }},
-		{Print: "HEAD", Text: func(v *outbox.Publisher) any { return v.HeadPosition }},
-		{Head: "Behind", Print: "LAG", Class: "n", Tip: lagNote, Text: func(v *outbox.Publisher) any { return v.Lag() }, Cell: publisherLag},
-		{Print: "DELIVERED", Text: func(v *outbox.Publisher) any { return v.Delivered }},
+func PublisherColumns(p ui.Page) []ui.Column[subscription.Publisher] {
+	return []ui.Column[subscription.Publisher]{
+		{Head: "Publisher", Print: "PUBLISHER", Row: true, Text: func(v *subscription.Publisher) any { return v.String() }, Cell: publisherNamed},
+		{Head: "Status", Print: "STATE", Class: "why", Text: func(v *subscription.Publisher) any { return v.State(p.Now) }, Cell: publisherStatus},
+		{Head: "Scanned", Print: "POSITION", Class: "n", Tip: scannedMeaning, Text: func(v *subscription.Publisher) any { return v.Position }, Sub: func(v *subscription.Publisher) string { return "of " + ui.Num(v.HeadPosition) }},
+		{Print: "HEAD", Text: func(v *subscription.Publisher) any { return v.HeadPosition }},
+		{Head: "Behind", Print: "LAG", Class: "n", Tip: lagNote, Text: func(v *subscription.Publisher) any { return v.Lag() }, Cell: publisherLag},
+		{Print: "DELIVERED", Text: func(v *subscription.Publisher) any { return v.Delivered }},
 		{Head: "Throughput", Class: "n", Cell: publisherThroughput},
-		{Print: "LAST DELIVERY", Text: func(v *outbox.Publisher) any { return v.LastPublishedAt }},
-		{Print: "HELD BY", Text: func(v *outbox.Publisher) any { return v.LeasedBy(p.Now) }},
-		{Print: "ERRORS", Text: func(v *outbox.Publisher) any { return v.ErrorCount }},
-		{Head: "Last error", Print: "LAST ERROR", Class: "why", Most: 120, Text: func(v *outbox.Publisher) any { return v.LastError }, Cell: publisherLastError},
+		{Print: "LAST DELIVERY", Text: func(v *subscription.Publisher) any { return v.LastPublishedAt }},
+		{Print: "HELD BY", Text: func(v *subscription.Publisher) any { return v.LeasedBy(p.Now) }},
+		{Print: "ERRORS", Text: func(v *subscription.Publisher) any { return v.ErrorCount }},
+		{Head: "Last error", Print: "LAST ERROR", Class: "why", Most: 120, Text: func(v *subscription.Publisher) any { return v.LastError }, Cell: publisherLastError},
 		{Head: "Leased by", Cell: publisherLease},
 	}
 }
 
-func scannedMeaning(*outbox.Publisher) string { return "The journal position scanned so far" }
+func scannedMeaning(*subscription.Publisher) string { return "The journal position scanned so far" }
 
-func publisherNamed(p *ui.Page, v *outbox.Publisher) templ.Component {
+func publisherNamed(p *ui.Page, v *subscription.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -236,7 +241,7 @@ func publisherNamed(p *ui.Page, v *outbox.Publisher) templ.Component {
 		var templ_7745c5c3_Var7 templ.SafeURL
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Publisher(v.SubscriptionName))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 67, Col: 48}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 72, Col: 48}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -249,7 +254,7 @@ func publisherNamed(p *ui.Page, v *outbox.Publisher) templ.Component {
 		var templ_7745c5c3_Var8 string
 		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(v.String())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 67, Col: 69}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 72, Col: 69}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 		if templ_7745c5c3_Err != nil {
@@ -262,7 +267,7 @@ func publisherNamed(p *ui.Page, v *outbox.Publisher) templ.Component {
 		var templ_7745c5c3_Var9 string
 		templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(strings.TrimSuffix(v.DestinationText(), ":"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 68, Col: 73}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 73, Col: 73}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 		if templ_7745c5c3_Err != nil {
@@ -276,7 +281,7 @@ func publisherNamed(p *ui.Page, v *outbox.Publisher) templ.Component {
 	})
 }
 
-func publisherStatus(p *ui.Page, v *outbox.Publisher) templ.Component {
+func publisherStatus(p *ui.Page, v *subscription.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -305,7 +310,7 @@ func publisherStatus(p *ui.Page, v *outbox.Publisher) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if v.State(p.Now) != outbox.PublisherIsActive {
+		if v.State(p.Now) != subscription.PublisherIsActive {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<span class=\"sub\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -313,7 +318,7 @@ func publisherStatus(p *ui.Page, v *outbox.Publisher) templ.Component {
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(v.Why(p.Now)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 75, Col: 47}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 80, Col: 47}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -332,7 +337,7 @@ func publisherStatus(p *ui.Page, v *outbox.Publisher) templ.Component {
 	})
 }
 
-func publisherLag(_ *ui.Page, v *outbox.Publisher) templ.Component {
+func publisherLag(_ *ui.Page, v *subscription.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -360,7 +365,7 @@ func publisherLag(_ *ui.Page, v *outbox.Publisher) templ.Component {
 		var templ_7745c5c3_Var13 string
 		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(lagText(*v))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 81, Col: 38}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 86, Col: 38}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 		if templ_7745c5c3_Err != nil {
@@ -378,7 +383,7 @@ func publisherLag(_ *ui.Page, v *outbox.Publisher) templ.Component {
 			var templ_7745c5c3_Var14 string
 			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs("for " + ui.Seconds(v.LagSeconds))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 83, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 88, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -393,7 +398,7 @@ func publisherLag(_ *ui.Page, v *outbox.Publisher) templ.Component {
 	})
 }
 
-func publisherThroughput(p *ui.Page, v *outbox.Publisher) templ.Component {
+func publisherThroughput(p *ui.Page, v *subscription.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -417,7 +422,7 @@ func publisherThroughput(p *ui.Page, v *outbox.Publisher) templ.Component {
 		var templ_7745c5c3_Var16 string
 		templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Rate(v.EventsPerSecond))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 88, Col: 29}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 93, Col: 29}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 		if templ_7745c5c3_Err != nil {
@@ -439,7 +444,7 @@ func publisherThroughput(p *ui.Page, v *outbox.Publisher) templ.Component {
 	})
 }
 
-func publisherLastError(p *ui.Page, v *outbox.Publisher) templ.Component {
+func publisherLastError(p *ui.Page, v *subscription.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -481,7 +486,7 @@ func publisherLastError(p *ui.Page, v *outbox.Publisher) templ.Component {
 				var templ_7745c5c3_Var19 string
 				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int64(v.ErrorCount), "error", "errors in a row"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 100, Col: 62}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 105, Col: 62}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 				if templ_7745c5c3_Err != nil {
@@ -498,7 +503,7 @@ func publisherLastError(p *ui.Page, v *outbox.Publisher) templ.Component {
 	})
 }
 
-func publisherLease(p *ui.Page, v *outbox.Publisher) templ.Component {
+func publisherLease(p *ui.Page, v *subscription.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -532,7 +537,7 @@ func publisherLease(p *ui.Page, v *outbox.Publisher) templ.Component {
 			var templ_7745c5c3_Var21 templ.SafeURL
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Instance(v.Lease.Owner))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 109, Col: 43}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 114, Col: 43}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 			if templ_7745c5c3_Err != nil {
@@ -545,7 +550,7 @@ func publisherLease(p *ui.Page, v *outbox.Publisher) templ.Component {
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(v.Lease.Owner)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 109, Col: 67}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 114, Col: 67}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -603,7 +608,7 @@ func publisherLease(p *ui.Page, v *outbox.Publisher) templ.Component {
 	})
 }
 
-func publisherState(s outbox.PublisherState) templ.Component {
+func publisherState(s subscription.PublisherState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -649,7 +654,7 @@ func publisherState(s outbox.PublisherState) templ.Component {
 		var templ_7745c5c3_Var26 string
 		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(ui.PublisherLook(s).Glyph)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 131, Col: 132}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 136, Col: 132}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 		if templ_7745c5c3_Err != nil {
@@ -662,7 +667,7 @@ func publisherState(s outbox.PublisherState) templ.Component {
 		var templ_7745c5c3_Var27 string
 		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(string(s))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 131, Col: 153}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 136, Col: 153}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 		if templ_7745c5c3_Err != nil {
@@ -724,7 +729,7 @@ func firstPublisher(p ui.Page) templ.Component {
 		var templ_7745c5c3_Var29 templ.SafeURL
 		templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operating(ui.GuidePublisher))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 149, Col: 199}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 154, Col: 199}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 		if templ_7745c5c3_Err != nil {
@@ -740,7 +745,7 @@ func firstPublisher(p ui.Page) templ.Component {
 
 // PublisherLine is the overview's line about publishers if none is in trouble. Without publishers it
 // is empty.
-func PublisherLine(p ui.Page, list []outbox.Publisher) templ.Component {
+func PublisherLine(p ui.Page, list []subscription.Publisher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -761,7 +766,7 @@ func PublisherLine(p ui.Page, list []outbox.Publisher) templ.Component {
 			templ_7745c5c3_Var30 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if len(list) > 0 && len(p.Findings.Of(outbox.FindsPublisher)) == 0 {
+		if len(list) > 0 && len(p.Findings.Of(campaign.FindsPublisher)) == 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p class=\"publisherline\" data-testid=\"publishers\"><a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -769,7 +774,7 @@ func PublisherLine(p ui.Page, list []outbox.Publisher) templ.Component {
 			var templ_7745c5c3_Var31 templ.SafeURL
 			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Publishers())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 157, Col: 82}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 162, Col: 82}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 			if templ_7745c5c3_Err != nil {
@@ -780,9 +785,9 @@ func PublisherLine(p ui.Page, list []outbox.Publisher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var32 string
-			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(outbox.PublishersCalm(list, p.Now))
+			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(subscription.PublishersCalm(list, p.Now))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 157, Col: 137}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 162, Col: 143}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 			if templ_7745c5c3_Err != nil {
@@ -824,7 +829,7 @@ func HeldPublishers(p *ui.Page, said string, names []string) templ.Component {
 			var templ_7745c5c3_Var34 string
 			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(said)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 165, Col: 8}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 170, Col: 8}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 			if templ_7745c5c3_Err != nil {
@@ -838,7 +843,7 @@ func HeldPublishers(p *ui.Page, said string, names []string) templ.Component {
 			var templ_7745c5c3_Var35 string
 			templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(said)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 168, Col: 18}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 173, Col: 18}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 			if templ_7745c5c3_Err != nil {
@@ -849,7 +854,7 @@ func HeldPublishers(p *ui.Page, said string, names []string) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, name := range names {
-				if sub, err := outbox.ParseSubscriptionName(name); err == nil {
+				if sub, err := operator.ParseSubscriptionName(name); err == nil {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<li><a href=\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -857,7 +862,7 @@ func HeldPublishers(p *ui.Page, said string, names []string) templ.Component {
 					var templ_7745c5c3_Var36 templ.SafeURL
 					templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Publisher(sub))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 172, Col: 42}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 177, Col: 42}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 					if templ_7745c5c3_Err != nil {
@@ -870,7 +875,7 @@ func HeldPublishers(p *ui.Page, said string, names []string) templ.Component {
 					var templ_7745c5c3_Var37 string
 					templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(name)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 172, Col: 57}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `delivery/publishers.templ`, Line: 177, Col: 57}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 					if templ_7745c5c3_Err != nil {

@@ -6,22 +6,26 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // OperationsView is a page of the operations.
-type OperationsView = ui.ListView[outbox.OperationFilter, outbox.Operation]
+type OperationsView = ui.ListView[operations.OperationFilter, operations.Operation]
 
 // OperationView is an operation with one page of its rows.
 type OperationView struct {
-	Operation outbox.OperationDetail
-	Filter    outbox.OperationRowFilter `redact:"-"`
-	Rows      outbox.Page[outbox.OperationRow]
-	Rehearsal outbox.FixRehearsal // that the operation rests on; zero without one
-	Acts      []outbox.AuditEntry // the latest actions on it
+	Operation operations.OperationDetail
+	Filter    operations.OperationRowFilter `redact:"-"`
+	Rows      event.Page[operations.OperationRow]
+	Rehearsal replay.FixRehearsal   // that the operation rests on; zero without one
+	Acts      []operator.AuditEntry // the latest actions on it
 	// Without are the projections that are paused, quarantined or not loaded in some campaign.
-	Without []outbox.HeldProjection
+	Without []campaign.HeldProjection
 }
 
 // without names the projections that applied events may lack.
@@ -35,27 +39,27 @@ func (v OperationView) without() string {
 
 // NewOperationView is an operation before it is started.
 type NewOperationView struct {
-	Selection outbox.Selection        `redact:"-"`
-	Rehearsal int64                   // that it rests on; 0 without one
-	Rehearsed *outbox.FixRehearsal    // another one, with the loaded files, that tried rows of the cause; nil without one
-	Resting   outbox.OperationPreview // of the same selection, resting on Rehearsed
-	Preview   outbox.OperationPreview
+	Selection operations.Selection        `redact:"-"`
+	Rehearsal int64                       // that it rests on; 0 without one
+	Rehearsed *replay.FixRehearsal        // another one, with the loaded files, that tried rows of the cause; nil without one
+	Resting   operations.OperationPreview // of the same selection, resting on Rehearsed
+	Preview   operations.OperationPreview
 	Key       string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
 // OperationTitle is an operation's title.
-func OperationTitle(o outbox.Operation) string {
+func OperationTitle(o operations.Operation) string {
 	return fmt.Sprintf("Operation %d: requeue of %s", o.ID, ui.Count(o.Totals.Chosen, "row", "rows"))
 }
 
-func operationChoices(p ui.Page, f outbox.OperationFilter) []ui.Choice {
+func operationChoices(p ui.Page, f operations.OperationFilter) []ui.Choice {
 	open := false
 	all := []ui.Choice{
-		{Name: "all", To: p.Links.Operations(outbox.OperationFilter{}), Chosen: f.Status == "" && f.Acknowledged == nil},
-		{Name: "not acknowledged", To: p.Links.Operations(outbox.OperationFilter{Acknowledged: &open}), Chosen: f.Acknowledged != nil && !*f.Acknowledged},
+		{Name: "all", To: p.Links.Operations(operations.OperationFilter{}), Chosen: f.Status == "" && f.Acknowledged == nil},
+		{Name: "not acknowledged", To: p.Links.Operations(operations.OperationFilter{Acknowledged: &open}), Chosen: f.Acknowledged != nil && !*f.Acknowledged},
 	}
-	for _, s := range outbox.OperationStatuses {
-		all = append(all, ui.Choice{Name: ui.OperationLook(s).Glyph + " " + string(s), To: p.Links.Operations(outbox.OperationFilter{Status: s}), Chosen: f.Status == s})
+	for _, s := range operations.OperationStatuses {
+		all = append(all, ui.Choice{Name: ui.OperationLook(s).Glyph + " " + string(s), To: p.Links.Operations(operations.OperationFilter{Status: s}), Chosen: f.Status == s})
 	}
 	return all
 }
@@ -63,21 +67,21 @@ func operationChoices(p ui.Page, f outbox.OperationFilter) []ui.Choice {
 // resultChoices are the filters of an operation's rows.
 func resultChoices(p ui.Page, v OperationView) []ui.Choice {
 	o := v.Operation
-	all := []ui.Choice{{Name: "all " + ui.Num(o.Totals.Chosen), To: p.Links.Operation(o.ID, outbox.OperationRowFilter{}), Chosen: v.Filter.Status == ""}}
-	for _, r := range outbox.RowResults {
+	all := []ui.Choice{{Name: "all " + ui.Num(o.Totals.Chosen), To: p.Links.Operation(o.ID, operations.OperationRowFilter{}), Chosen: v.Filter.Status == ""}}
+	for _, r := range operations.RowResults {
 		name := ui.ResultLook(r).Glyph + " " + resultName(r) + " " + ui.Num(o.Totals.Of(r))
-		all = append(all, ui.Choice{Name: name, To: p.Links.Operation(o.ID, outbox.OperationRowFilter{Status: r}), Chosen: v.Filter.Status == r})
+		all = append(all, ui.Choice{Name: name, To: p.Links.Operation(o.ID, operations.OperationRowFilter{Status: r}), Chosen: v.Filter.Status == r})
 	}
 	return all
 }
 
-func resultName(r outbox.RowResult) string {
+func resultName(r operations.RowResult) string {
 	switch r {
-	case outbox.ResultQuarantined:
+	case operations.ResultQuarantined:
 		return "applied, quarantined"
-	case outbox.ResultLeft:
+	case operations.ResultLeft:
 		return "not attempted"
-	case outbox.ResultUnwatched:
+	case operations.ResultUnwatched:
 		return "not watched"
 	}
 	return strings.ReplaceAll(string(r), "_", " ")
@@ -85,16 +89,16 @@ func resultName(r outbox.RowResult) string {
 
 // progressPart is a part of the bar, in thousandths of its width.
 type progressPart struct {
-	result      outbox.RowResult
+	result      operations.RowResult
 	from, width int64
 }
 
 // progressOrder is the order of the bar from left to right: completed first, waiting last.
-var progressOrder = []outbox.RowResult{outbox.ResultDone, outbox.ResultSkipped, outbox.ResultUnwatched, outbox.ResultQuarantined, outbox.ResultFailedAgain,
-	outbox.ResultLeft, outbox.ResultRequeued, outbox.ResultWaiting}
+var progressOrder = []operations.RowResult{operations.ResultDone, operations.ResultSkipped, operations.ResultUnwatched, operations.ResultQuarantined, operations.ResultFailedAgain,
+	operations.ResultLeft, operations.ResultRequeued, operations.ResultWaiting}
 
 // progressParts divides the bar. Every nonzero part has a visible width.
-func progressParts(o outbox.Operation) []progressPart {
+func progressParts(o operations.Operation) []progressPart {
 	const width, least = 1000, 8
 	var parts []progressPart
 	var sum int64
@@ -118,7 +122,7 @@ func progressParts(o outbox.Operation) []progressPart {
 }
 
 // progressText describes the bar.
-func progressText(o outbox.Operation) string {
+func progressText(o operations.Operation) string {
 	var parts []string
 	for _, r := range progressOrder {
 		if n := o.Totals.Of(r); n > 0 {
@@ -129,21 +133,21 @@ func progressText(o outbox.Operation) string {
 }
 
 // alsoRefused states how many named rows were not chosen, if any.
-func alsoRefused(o outbox.Operation) string {
+func alsoRefused(o operations.Operation) string {
 	if o.Refused == 0 {
 		return ""
 	}
 	return "; " + ui.Num(o.Refused) + " not dead, or in another operation"
 }
 
-func waveName(o outbox.Operation, g outbox.OperationGroup) string {
+func waveName(o operations.Operation, g operations.OperationGroup) string {
 	if g.Wave < 0 {
 		return "–"
 	}
 	return fmt.Sprintf("%s, %s", waveOf(o, g.Wave), ui.Count(g.WaveSize, "row", "rows"))
 }
 
-func waveOf(o outbox.Operation, wave int64) string {
+func waveOf(o operations.Operation, wave int64) string {
 	if o.Canary && wave == 0 {
 		return "canary"
 	}
@@ -151,17 +155,17 @@ func waveOf(o outbox.Operation, wave int64) string {
 }
 
 // estimate says how long workers would take.
-func estimate(p outbox.OperationPreview) string {
+func estimate(p operations.OperationPreview) string {
 	if p.EventsPerSecond == nil {
 		return "Duration unknown: too little was applied lately to estimate it."
 	}
-	return "Estimate: " + outbox.Estimate(p.Rows+p.Released, *p.EventsPerSecond) + ", the best rate of the last " + ui.Count(outbox.PaceMinutes, "busy minute", "busy minutes") + "."
+	return "Estimate: " + campaign.Estimate(p.Rows+p.Released, *p.EventsPerSecond) + ", the best rate of the last " + ui.Count(campaign.PaceMinutes, "busy minute", "busy minutes") + "."
 }
 
 // newFailuresCount is how many failures since the start of an operation are known.
-func newFailuresCount(d outbox.OperationDetail) string {
+func newFailuresCount(d operations.OperationDetail) string {
 	n := ui.Num(int64(len(d.NewFailures) + len(d.NewQuarantines)))
-	if max(len(d.NewFailures), len(d.NewQuarantines)) >= outbox.NewFailuresNamed {
+	if max(len(d.NewFailures), len(d.NewQuarantines)) >= operations.NewFailuresNamed {
 		n += "+"
 	}
 	return n
@@ -189,13 +193,13 @@ func tried(rows, passing, failing int64) string {
 }
 
 // filterTexts are the parts of a filter that are set.
-func filterTexts(f outbox.RequeueFilter) []ui.NamedText {
+func filterTexts(f campaign.RequeueFilter) []ui.NamedText {
 	all := []ui.NamedText{{Name: "campaign", Value: f.CampaignID}, {Name: "event type", Value: f.EventType}, {Name: "fingerprint", Value: f.Fingerprint}, {Name: "at most", Value: ui.Positive(int64(f.Limit))}}
 	return slices.DeleteFunc(all, func(t ui.NamedText) bool { return t.Value == "" })
 }
 
-func deadRows(f outbox.RequeueFilter) outbox.RowFilter {
-	return outbox.RowFilter{Status: outbox.Dead, CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
+func deadRows(f campaign.RequeueFilter) campaign.RowFilter {
+	return campaign.RowFilter{Status: event.Dead, CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 }
 
 // selectionFields are the hidden fields of the form that starts an operation: the selection and the
@@ -219,16 +223,16 @@ func selectionFields(v NewOperationView) []ui.NamedText {
 
 // startTwins are the shell equivalents. The command cannot name rows one by one.
 func startTwins(p ui.Page, v NewOperationView) ui.Twins {
-	asked := outbox.OperationStartRequest{Kind: "requeue", Rows: v.Selection.Rows, OperationOptions: outbox.OperationOptions{Canary: true, Rehearsal: v.Rehearsal,
+	asked := operations.OperationStartRequest{Kind: "requeue", Rows: v.Selection.Rows, OperationOptions: operations.OperationOptions{Canary: true, Rehearsal: v.Rehearsal,
 		ReasonRequest: ui.AnyReason, Confirm: v.Preview.Confirm, ExpectedRows: &v.Preview.Rows, ExpectedReleased: &v.Preview.Released}}
 	if len(asked.Rows) == 0 {
 		f := v.Selection.Filter
-		asked.Filter = &outbox.DeadRows{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
+		asked.Filter = &campaign.DeadRows{CampaignID: f.CampaignID, EventType: f.EventType, Fingerprint: f.Fingerprint}
 		if f.Limit > 0 {
 			asked.Filter.Limit = &f.Limit
 		}
 	}
-	t := ui.Twins{Curl: p.CurlPost(p.Links.API().Action(outbox.ActionOperationStart), asked)}
+	t := ui.Twins{Curl: p.CurlPost(p.Links.API().Action(operator.ActionOperationStart), asked)}
 	if len(asked.Rows) == 0 {
 		t.CLI = p.Command("requeue --dead", asked)
 	}
@@ -237,10 +241,10 @@ func startTwins(p ui.Page, v NewOperationView) ui.Twins {
 
 // operationTwins are the shell equivalents of cancelling or acknowledging the operation, whichever
 // is possible, or of showing it.
-func operationTwins(p ui.Page, o outbox.Operation) ui.Twins {
+func operationTwins(p ui.Page, o operations.Operation) ui.Twins {
 	id, act := ui.Itoa(o.ID), o.Action()
 	if act == "" || !p.Offers(act) {
-		return ui.Twins{Curl: p.CurlGet(p.Links.API().Operation(o.ID, outbox.OperationRowFilter{})), CLI: p.Program() + "operations show " + id}
+		return ui.Twins{Curl: p.CurlGet(p.Links.API().Operation(o.ID, operations.OperationRowFilter{})), CLI: p.Program() + "operations show " + id}
 	}
-	return p.Asks(act, outbox.OperationActionRequest{ReasonRequest: ui.AnyReason, Expected: &outbox.ExpectedOperation{Status: o.Status}}, id)
+	return p.Asks(act, operations.OperationActionRequest{ReasonRequest: ui.AnyReason, Expected: &operations.ExpectedOperation{Status: o.Status}}, id)
 }

@@ -9,7 +9,10 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -70,19 +73,19 @@ func OperationsPage(p ui.Page, v OperationsView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ui.Withheld(p, outbox.ActionOperationStart).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Withheld(p, operator.ActionOperationStart).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if !p.NoneDead && p.Offers(outbox.ActionOperationStart) {
+			if !p.NoneDead && p.Offers(operator.ActionOperationStart) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<p class=\"bulk\"><a class=\"button\" href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var3 templ.SafeURL
-				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewOperation(outbox.Selection{}))
+				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewOperation(operations.Selection{}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 20, Col: 70}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 23, Col: 74}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -171,7 +174,9 @@ func OperationsLive(p ui.Page, v OperationsView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = ui.Table(p, "stack", OperationColumns(), v.Page.Items, func(o *outbox.Operation) templ.OrderedAttributes { return ui.Marks("id", "operation-"+ui.Itoa(o.ID)) }).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Table(p, "stack", OperationColumns(), v.Page.Items, func(o *operations.Operation) templ.OrderedAttributes {
+				return ui.Marks("id", "operation-"+ui.Itoa(o.ID))
+			}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -185,34 +190,34 @@ func OperationsLive(p ui.Page, v OperationsView) templ.Component {
 }
 
 // OperationColumns are the columns of operations.
-func OperationColumns() []ui.Column[outbox.Operation] {
-	return []ui.Column[outbox.Operation]{
-		{Head: "Operation", Print: "ID", Row: true, Text: func(o *outbox.Operation) any { return o.ID }, Cell: operationNamed},
-		{Head: "Status", Print: "STATUS", Text: func(o *outbox.Operation) any { return o.Status }, Cell: func(_ *ui.Page, o *outbox.Operation) templ.Component { return operationStatus(*o) }},
+func OperationColumns() []ui.Column[operations.Operation] {
+	return []ui.Column[operations.Operation]{
+		{Head: "Operation", Print: "ID", Row: true, Text: func(o *operations.Operation) any { return o.ID }, Cell: operationNamed},
+		{Head: "Status", Print: "STATUS", Text: func(o *operations.Operation) any { return o.Status }, Cell: func(_ *ui.Page, o *operations.Operation) templ.Component { return operationStatus(*o) }},
 		{Print: "ACKNOWLEDGED", Text: acknowledged},
-		{Head: "Progress", Cell: func(_ *ui.Page, o *outbox.Operation) templ.Component { return operationProgress(*o) }},
-		{Print: "ROWS", Text: func(o *outbox.Operation) any { return o.Totals.Chosen }},
-		{Print: "IN PROGRESS", Text: func(o *outbox.Operation) any { return o.Totals.Waiting + o.Totals.Requeued }},
-		{Print: "DONE", Text: func(o *outbox.Operation) any { return o.Totals.Done }},
-		{Print: "QUARANTINED", Text: func(o *outbox.Operation) any { return o.Totals.Quarantined }},
-		{Head: "Failed again", Print: "FAILED AGAIN", Class: "n", Text: func(o *outbox.Operation) any { return o.Totals.FailedAgain }},
-		{Print: "NOT ATTEMPTED", Text: func(o *outbox.Operation) any { return o.Totals.Left }},
-		{Head: "Started", Print: "STARTED", Text: func(o *outbox.Operation) any { return o.StartedAt }, Cell: func(p *ui.Page, o *outbox.Operation) templ.Component {
+		{Head: "Progress", Cell: func(_ *ui.Page, o *operations.Operation) templ.Component { return operationProgress(*o) }},
+		{Print: "ROWS", Text: func(o *operations.Operation) any { return o.Totals.Chosen }},
+		{Print: "IN PROGRESS", Text: func(o *operations.Operation) any { return o.Totals.Waiting + o.Totals.Requeued }},
+		{Print: "DONE", Text: func(o *operations.Operation) any { return o.Totals.Done }},
+		{Print: "QUARANTINED", Text: func(o *operations.Operation) any { return o.Totals.Quarantined }},
+		{Head: "Failed again", Print: "FAILED AGAIN", Class: "n", Text: func(o *operations.Operation) any { return o.Totals.FailedAgain }},
+		{Print: "NOT ATTEMPTED", Text: func(o *operations.Operation) any { return o.Totals.Left }},
+		{Head: "Started", Print: "STARTED", Text: func(o *operations.Operation) any { return o.StartedAt }, Cell: func(p *ui.Page, o *operations.Operation) templ.Component {
 			return ui.StartedBy(p, o.StartedAt, o.StartedBy, o.Via)
 		}},
-		{Print: "BY", Text: func(o *outbox.Operation) any { return o.StartedBy }},
-		{Head: "Reason", Print: "REASON", Most: 60, Text: func(o *outbox.Operation) any { return o.Reason }, None: "none given"},
+		{Print: "BY", Text: func(o *operations.Operation) any { return o.StartedBy }},
+		{Head: "Reason", Print: "REASON", Most: 60, Text: func(o *operations.Operation) any { return o.Reason }, None: "none given"},
 	}
 }
 
-func acknowledged(o *outbox.Operation) any {
+func acknowledged(o *operations.Operation) any {
 	if o.AcknowledgedAt == nil {
 		return "no"
 	}
 	return "by " + o.AcknowledgedBy
 }
 
-func operationNamed(p *ui.Page, o *outbox.Operation) templ.Component {
+func operationNamed(p *ui.Page, o *operations.Operation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -238,9 +243,9 @@ func operationNamed(p *ui.Page, o *outbox.Operation) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var7 templ.SafeURL
-		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operation(o.ID, outbox.OperationRowFilter{}))
+		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operation(o.ID, operations.OperationRowFilter{}))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 73, Col: 63}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 76, Col: 67}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -253,7 +258,7 @@ func operationNamed(p *ui.Page, o *outbox.Operation) templ.Component {
 		var templ_7745c5c3_Var8 string
 		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(o.ID))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 73, Col: 99}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 76, Col: 103}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 		if templ_7745c5c3_Err != nil {
@@ -273,7 +278,7 @@ func operationNamed(p *ui.Page, o *outbox.Operation) templ.Component {
 	})
 }
 
-func operationStatus(o outbox.Operation) templ.Component {
+func operationStatus(o operations.Operation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -319,7 +324,7 @@ func operationStatus(o outbox.Operation) templ.Component {
 		var templ_7745c5c3_Var12 string
 		templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(ui.OperationLook(o.Status).Glyph)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 80, Col: 147}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 83, Col: 147}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 		if templ_7745c5c3_Err != nil {
@@ -332,7 +337,7 @@ func operationStatus(o outbox.Operation) templ.Component {
 		var templ_7745c5c3_Var13 string
 		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(string(o.Status))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 80, Col: 175}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 83, Col: 175}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 		if templ_7745c5c3_Err != nil {
@@ -353,7 +358,7 @@ func operationStatus(o outbox.Operation) templ.Component {
 }
 
 // operationProgress shows the rows of an operation as one bar, a part for each result.
-func operationProgress(o outbox.Operation) templ.Component {
+func operationProgress(o operations.Operation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -381,7 +386,7 @@ func operationProgress(o outbox.Operation) templ.Component {
 		var templ_7745c5c3_Var15 string
 		templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(progressText(o))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 88, Col: 106}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 91, Col: 106}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 		if templ_7745c5c3_Err != nil {
@@ -394,7 +399,7 @@ func operationProgress(o outbox.Operation) templ.Component {
 		var templ_7745c5c3_Var16 string
 		templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(progressText(o))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 89, Col: 26}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 92, Col: 26}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 		if templ_7745c5c3_Err != nil {
@@ -430,7 +435,7 @@ func operationProgress(o outbox.Operation) templ.Component {
 			var templ_7745c5c3_Var19 string
 			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(part.from))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 91, Col: 72}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 94, Col: 72}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -443,7 +448,7 @@ func operationProgress(o outbox.Operation) templ.Component {
 			var templ_7745c5c3_Var20 string
 			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(part.width))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 91, Col: 108}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 94, Col: 108}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 			if templ_7745c5c3_Err != nil {
@@ -461,7 +466,7 @@ func operationProgress(o outbox.Operation) templ.Component {
 		var templ_7745c5c3_Var21 string
 		templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(progressText(o))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 94, Col: 36}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 97, Col: 36}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 		if templ_7745c5c3_Err != nil {
@@ -475,7 +480,7 @@ func operationProgress(o outbox.Operation) templ.Component {
 	})
 }
 
-func rowResult(r outbox.RowResult) templ.Component {
+func rowResult(r operations.RowResult) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -534,7 +539,7 @@ func orNone(s string) templ.Component {
 			var templ_7745c5c3_Var24 string
 			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(s)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 105, Col: 5}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 108, Col: 5}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -583,9 +588,9 @@ func OperationPage(p ui.Page, v OperationView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var27 templ.SafeURL
-			templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(outbox.OperationFilter{}))
+			templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(operations.OperationFilter{}))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 111, Col: 103}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 114, Col: 107}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 			if templ_7745c5c3_Err != nil {
@@ -675,7 +680,7 @@ func OperationLive(p ui.Page, v OperationView) templ.Component {
 		var templ_7745c5c3_Var30 string
 		templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(v.Operation.Why)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 124, Col: 20}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 127, Col: 20}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 		if templ_7745c5c3_Err != nil {
@@ -685,7 +690,7 @@ func OperationLive(p ui.Page, v OperationView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if v.Operation.Status == outbox.OperationStopped {
+		if v.Operation.Status == operations.OperationStopped {
 			templ_7745c5c3_Err = ui.WhatToDo(p, ui.GuideCanary).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -703,7 +708,7 @@ func OperationLive(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var31 templ.SafeURL
 			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projections())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 131, Col: 161}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 134, Col: 161}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 			if templ_7745c5c3_Err != nil {
@@ -716,7 +721,7 @@ func OperationLive(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var32 string
 			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(v.without())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 131, Col: 177}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 134, Col: 177}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 			if templ_7745c5c3_Err != nil {
@@ -759,7 +764,7 @@ func OperationLive(p ui.Page, v OperationView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.ActivitySection(p, v.Acts, outbox.AuditFilter{Target: outbox.OperationTarget(v.Operation.ID)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.ActivitySection(p, v.Acts, operator.AuditFilter{Target: operator.OperationTarget(v.Operation.ID)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -772,7 +777,7 @@ func OperationLive(p ui.Page, v OperationView) templ.Component {
 }
 
 // afterOperation is what comes next once an operation has ended.
-func afterOperation(p ui.Page, o outbox.Operation) templ.Component {
+func afterOperation(p ui.Page, o operations.Operation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -793,12 +798,12 @@ func afterOperation(p ui.Page, o outbox.Operation) templ.Component {
 			templ_7745c5c3_Var33 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if o.Status == outbox.OperationDone && p.Offers(outbox.ActionRunStart) {
+		if o.Status == operations.OperationDone && p.Offers(operator.ActionRunStart) {
 			templ_7745c5c3_Err = ui.VerifyNext(p, "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if o.Status == outbox.OperationStopped && o.Filter != nil {
+		} else if o.Status == operations.OperationStopped && o.Filter != nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<p class=\"act\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -865,7 +870,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var36 string
 			templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(o.StartedBy)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 161, Col: 37}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 164, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 			if templ_7745c5c3_Err != nil {
@@ -878,7 +883,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var37 string
 			templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(o.Via)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 161, Col: 51}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 164, Col: 51}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 			if templ_7745c5c3_Err != nil {
@@ -931,7 +936,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var40 string
 			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(o.Totals.Chosen))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 167, Col: 28}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 170, Col: 28}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 			if templ_7745c5c3_Err != nil {
@@ -944,7 +949,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var41 string
 			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(o.Heads, "head", "heads"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 169, Col: 40}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 172, Col: 40}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 			if templ_7745c5c3_Err != nil {
@@ -957,7 +962,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var42 string
 			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(o.Released, "row", "rows"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 169, Col: 81}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 172, Col: 81}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 			if templ_7745c5c3_Err != nil {
@@ -970,7 +975,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 			var templ_7745c5c3_Var43 string
 			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(alsoRefused(o))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 169, Col: 106}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 172, Col: 106}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 			if templ_7745c5c3_Err != nil {
@@ -1070,7 +1075,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 					var templ_7745c5c3_Var47 string
 					templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(o.CancelledBy)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 187, Col: 51}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 190, Col: 51}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 					if templ_7745c5c3_Err != nil {
@@ -1112,7 +1117,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 				var templ_7745c5c3_Var49 string
 				templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinStringErrs(o.AcknowledgedBy)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 194, Col: 43}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 197, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
 				if templ_7745c5c3_Err != nil {
@@ -1137,7 +1142,7 @@ func operationFacts(p ui.Page, v OperationView) templ.Component {
 	})
 }
 
-func selection(f *outbox.RequeueFilter) templ.Component {
+func selection(f *campaign.RequeueFilter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1163,7 +1168,7 @@ func selection(f *outbox.RequeueFilter) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if *f == (outbox.RequeueFilter{}) {
+		} else if *f == (campaign.RequeueFilter{}) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "every row dead at the start")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1177,7 +1182,7 @@ func selection(f *outbox.RequeueFilter) templ.Component {
 				var templ_7745c5c3_Var51 string
 				templ_7745c5c3_Var51, templ_7745c5c3_Err = templ.JoinStringErrs(t.Name)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 207, Col: 29}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 210, Col: 29}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var51))
 				if templ_7745c5c3_Err != nil {
@@ -1190,7 +1195,7 @@ func selection(f *outbox.RequeueFilter) templ.Component {
 				var templ_7745c5c3_Var52 string
 				templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(t.Value)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 207, Col: 48}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 210, Col: 48}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
 				if templ_7745c5c3_Err != nil {
@@ -1206,7 +1211,7 @@ func selection(f *outbox.RequeueFilter) templ.Component {
 	})
 }
 
-func operationActions(p ui.Page, o outbox.Operation) templ.Component {
+func operationActions(p ui.Page, o operations.Operation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1234,15 +1239,15 @@ func operationActions(p ui.Page, o outbox.Operation) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if act == outbox.ActionOperationCancel && p.Offers(act) {
+		if act == operator.ActionOperationCancel && p.Offers(act) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 63, "<form id=\"cancel-form\" class=\"act\" method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var54 templ.SafeURL
-			templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionOperationCancel, ui.Itoa(o.ID)))
+			templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(operator.ActionOperationCancel, ui.Itoa(o.ID)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 218, Col: 119}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 221, Col: 121}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
 			if templ_7745c5c3_Err != nil {
@@ -1255,7 +1260,7 @@ func operationActions(p ui.Page, o outbox.Operation) templ.Component {
 			var templ_7745c5c3_Var55 string
 			templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs(string(o.Status))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 219, Col: 71}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 222, Col: 71}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 			if templ_7745c5c3_Err != nil {
@@ -1268,7 +1273,7 @@ func operationActions(p ui.Page, o outbox.Operation) templ.Component {
 			var templ_7745c5c3_Var56 string
 			templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(o.Totals.Waiting, "row", "rows"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 220, Col: 67}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 223, Col: 67}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
 			if templ_7745c5c3_Err != nil {
@@ -1281,7 +1286,7 @@ func operationActions(p ui.Page, o outbox.Operation) templ.Component {
 			var templ_7745c5c3_Var57 string
 			templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(o.Totals.Requeued, "row in progress continues", "rows in progress continue"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 220, Col: 163}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 223, Col: 163}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
 			if templ_7745c5c3_Err != nil {
@@ -1299,15 +1304,15 @@ func operationActions(p ui.Page, o outbox.Operation) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if act == outbox.ActionOperationAcknowledge && p.Offers(act) {
+		} else if act == operator.ActionOperationAcknowledge && p.Offers(act) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "<form id=\"acknowledge-form\" class=\"act\" method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var58 templ.SafeURL
-			templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionOperationAcknowledge, ui.Itoa(o.ID)))
+			templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(operator.ActionOperationAcknowledge, ui.Itoa(o.ID)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 225, Col: 129}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 228, Col: 131}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 			if templ_7745c5c3_Err != nil {
@@ -1320,7 +1325,7 @@ func operationActions(p ui.Page, o outbox.Operation) templ.Component {
 			var templ_7745c5c3_Var59 string
 			templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(string(o.Status))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 226, Col: 71}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 229, Col: 71}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 			if templ_7745c5c3_Err != nil {
@@ -1343,7 +1348,7 @@ func operationActions(p ui.Page, o outbox.Operation) templ.Component {
 	})
 }
 
-func operationGroups(p ui.Page, d outbox.OperationDetail) templ.Component {
+func operationGroups(p ui.Page, d operations.OperationDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1368,7 +1373,9 @@ func operationGroups(p ui.Page, d outbox.OperationDetail) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Table(p, "stack", GroupColumns(d.Operation), d.Groups, func(g *outbox.OperationGroup) templ.OrderedAttributes { return ui.Anchor("group-" + ui.Itoa(g.Number)) }).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Table(p, "stack", GroupColumns(d.Operation), d.Groups, func(g *operations.OperationGroup) templ.OrderedAttributes {
+			return ui.Anchor("group-" + ui.Itoa(g.Number))
+		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1380,7 +1387,7 @@ func operationGroups(p ui.Page, d outbox.OperationDetail) templ.Component {
 			var templ_7745c5c3_Var61 string
 			templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(d.MoreGroups, "smaller group", "smaller groups"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 238, Col: 81}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 241, Col: 81}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 			if templ_7745c5c3_Err != nil {
@@ -1396,23 +1403,23 @@ func operationGroups(p ui.Page, d outbox.OperationDetail) templ.Component {
 }
 
 // GroupColumns are the columns of an operation's error groups.
-func GroupColumns(o outbox.Operation) []ui.Column[outbox.OperationGroup] {
-	return []ui.Column[outbox.OperationGroup]{
-		{Print: "GROUP", Text: func(g *outbox.OperationGroup) any { return g.Number }},
+func GroupColumns(o operations.Operation) []ui.Column[operations.OperationGroup] {
+	return []ui.Column[operations.OperationGroup]{
+		{Print: "GROUP", Text: func(g *operations.OperationGroup) any { return g.Number }},
 		{Head: "Error before the operation", Row: true, Cell: groupError},
-		{Head: "State", Print: "STATE", Text: func(g *outbox.OperationGroup) any { return g.Status }, Cell: groupState},
-		{Head: "Wave", Text: func(g *outbox.OperationGroup) any { return waveName(o, *g) }},
-		{Head: "Rows", Print: "ROWS", Class: "n", Text: func(g *outbox.OperationGroup) any { return g.Totals.Chosen }},
-		{Head: "Done", Print: "DONE", Class: "n", Text: func(g *outbox.OperationGroup) any { return g.Totals.Done }},
-		{Head: "Quarantined", Print: "QUARANTINED", Class: "n", Text: func(g *outbox.OperationGroup) any { return g.Totals.Quarantined }},
-		{Head: "Failed again", Print: "FAILED AGAIN", Class: "n", Text: func(g *outbox.OperationGroup) any { return g.Totals.FailedAgain }},
-		{Head: "Not attempted", Class: "n", Text: func(g *outbox.OperationGroup) any { return g.Totals.Left }},
-		{Print: "ERROR", Most: 60, Text: func(g *outbox.OperationGroup) any { return g.Example }},
-		{Print: "WHY IT STOPPED", Most: 100, Text: func(g *outbox.OperationGroup) any { return g.Reason }},
+		{Head: "State", Print: "STATE", Text: func(g *operations.OperationGroup) any { return g.Status }, Cell: groupState},
+		{Head: "Wave", Text: func(g *operations.OperationGroup) any { return waveName(o, *g) }},
+		{Head: "Rows", Print: "ROWS", Class: "n", Text: func(g *operations.OperationGroup) any { return g.Totals.Chosen }},
+		{Head: "Done", Print: "DONE", Class: "n", Text: func(g *operations.OperationGroup) any { return g.Totals.Done }},
+		{Head: "Quarantined", Print: "QUARANTINED", Class: "n", Text: func(g *operations.OperationGroup) any { return g.Totals.Quarantined }},
+		{Head: "Failed again", Print: "FAILED AGAIN", Class: "n", Text: func(g *operations.OperationGroup) any { return g.Totals.FailedAgain }},
+		{Head: "Not attempted", Class: "n", Text: func(g *operations.OperationGroup) any { return g.Totals.Left }},
+		{Print: "ERROR", Most: 60, Text: func(g *operations.OperationGroup) any { return g.Example }},
+		{Print: "WHY IT STOPPED", Most: 100, Text: func(g *operations.OperationGroup) any { return g.Reason }},
 	}
 }
 
-func groupError(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
+func groupError(_ *ui.Page, g *operations.OperationGroup) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1440,7 +1447,7 @@ func groupError(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
 		var templ_7745c5c3_Var63 string
 		templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(g.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 260, Col: 26}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 263, Col: 26}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 		if templ_7745c5c3_Err != nil {
@@ -1453,7 +1460,7 @@ func groupError(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
 		var templ_7745c5c3_Var64 string
 		templ_7745c5c3_Var64, templ_7745c5c3_Err = templ.JoinStringErrs(ui.FirstLine(g.Example))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 261, Col: 58}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 264, Col: 58}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var64))
 		if templ_7745c5c3_Err != nil {
@@ -1466,7 +1473,7 @@ func groupError(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
 		var templ_7745c5c3_Var65 string
 		templ_7745c5c3_Var65, templ_7745c5c3_Err = templ.JoinStringErrs(ui.FirstLine(g.Example))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 261, Col: 86}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 264, Col: 86}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var65))
 		if templ_7745c5c3_Err != nil {
@@ -1480,7 +1487,7 @@ func groupError(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
 	})
 }
 
-func groupState(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
+func groupState(_ *ui.Page, g *operations.OperationGroup) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1501,7 +1508,7 @@ func groupState(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
 			templ_7745c5c3_Var66 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = ui.Badge(ui.OperationLook(outbox.OperationStatus(g.Status)), string(g.Status)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Badge(ui.OperationLook(operations.OperationStatus(g.Status)), string(g.Status)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1513,7 +1520,7 @@ func groupState(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
 			var templ_7745c5c3_Var67 string
 			templ_7745c5c3_Var67, templ_7745c5c3_Err = templ.JoinStringErrs(g.Reason)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 267, Col: 35}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 270, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var67))
 			if templ_7745c5c3_Err != nil {
@@ -1528,14 +1535,14 @@ func groupState(_ *ui.Page, g *outbox.OperationGroup) templ.Component {
 	})
 }
 
-var watchedColumns = []ui.Column[outbox.WatchedRow]{
-	{Head: "Row", Row: true, Cell: func(p *ui.Page, w *outbox.WatchedRow) templ.Component { return ui.EventRef(p, w.CampaignID, w.Seq) }},
-	{Head: "Applied to", Class: "n", Text: func(w *outbox.WatchedRow) any { return ui.Itoa(w.AppliedSeq) }},
-	{Head: "Done at", Class: "n", Text: func(w *outbox.WatchedRow) any { return ui.Itoa(w.WatchSeq) }},
-	{Head: "Why", Class: "why", Text: func(w *outbox.WatchedRow) any { return w.Why }},
+var watchedColumns = []ui.Column[operations.WatchedRow]{
+	{Head: "Row", Row: true, Cell: func(p *ui.Page, w *operations.WatchedRow) templ.Component { return ui.EventRef(p, w.CampaignID, w.Seq) }},
+	{Head: "Applied to", Class: "n", Text: func(w *operations.WatchedRow) any { return ui.Itoa(w.AppliedSeq) }},
+	{Head: "Done at", Class: "n", Text: func(w *operations.WatchedRow) any { return ui.Itoa(w.WatchSeq) }},
+	{Head: "Why", Class: "why", Text: func(w *operations.WatchedRow) any { return w.Why }},
 }
 
-func operationWatched(p ui.Page, d outbox.OperationDetail) templ.Component {
+func operationWatched(p ui.Page, d operations.OperationDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1564,7 +1571,7 @@ func operationWatched(p ui.Page, d outbox.OperationDetail) templ.Component {
 			var templ_7745c5c3_Var69 string
 			templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(d.Totals.Requeued))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 280, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 283, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
 			if templ_7745c5c3_Err != nil {
@@ -1584,7 +1591,7 @@ func operationWatched(p ui.Page, d outbox.OperationDetail) templ.Component {
 }
 
 // newFailures lists failures since the start that are not part of the operation.
-func newFailures(p ui.Page, d outbox.OperationDetail) templ.Component {
+func newFailures(p ui.Page, d operations.OperationDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1612,7 +1619,7 @@ func newFailures(p ui.Page, d outbox.OperationDetail) templ.Component {
 		var templ_7745c5c3_Var71 string
 		templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinStringErrs(newFailuresCount(d))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 287, Col: 95}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 290, Col: 95}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
 		if templ_7745c5c3_Err != nil {
@@ -1653,7 +1660,7 @@ func newFailures(p ui.Page, d outbox.OperationDetail) templ.Component {
 }
 
 // newQuarantines lists the events at which projections were quarantined.
-func newQuarantines(p ui.Page, all []outbox.ProjectionFailure) templ.Component {
+func newQuarantines(p ui.Page, all []campaign.ProjectionFailure) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1686,20 +1693,20 @@ func newQuarantines(p ui.Page, all []outbox.ProjectionFailure) templ.Component {
 	})
 }
 
-var newFailureColumns = []ui.Column[outbox.Row]{
-	{Head: "Row", Row: true, Cell: func(p *ui.Page, r *outbox.Row) templ.Component { return ui.EventRef(p, r.CampaignID, r.Seq) }},
-	{Head: "Event type", Code: true, Text: func(r *outbox.Row) any { return r.EventType }},
-	{Head: "Status", Text: func(r *outbox.Row) any { return r.Status }, Look: func(_ *ui.Page, r *outbox.Row) ui.Look { return ui.StatusLook(r.Status) }},
-	{Head: "Error", Class: "why", Cell: func(_ *ui.Page, r *outbox.Row) templ.Component { return ui.ErrorLine(r.LastError) }},
+var newFailureColumns = []ui.Column[campaign.Row]{
+	{Head: "Row", Row: true, Cell: func(p *ui.Page, r *campaign.Row) templ.Component { return ui.EventRef(p, r.CampaignID, r.Seq) }},
+	{Head: "Event type", Code: true, Text: func(r *campaign.Row) any { return r.EventType }},
+	{Head: "Status", Text: func(r *campaign.Row) any { return r.Status }, Look: func(_ *ui.Page, r *campaign.Row) ui.Look { return ui.StatusLook(r.Status) }},
+	{Head: "Error", Class: "why", Cell: func(_ *ui.Page, r *campaign.Row) templ.Component { return ui.ErrorLine(r.LastError) }},
 }
 
-var newQuarantineColumns = []ui.Column[outbox.ProjectionFailure]{
-	{Head: "Event", Row: true, Cell: func(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
+var newQuarantineColumns = []ui.Column[campaign.ProjectionFailure]{
+	{Head: "Event", Row: true, Cell: func(p *ui.Page, f *campaign.ProjectionFailure) templ.Component {
 		return ui.EventRef(p, f.CampaignID, f.Seq)
 	}},
-	{Head: "Projection", Code: true, Text: func(f *outbox.ProjectionFailure) any { return f.Projection }, To: func(p *ui.Page, f *outbox.ProjectionFailure) ui.URL { return p.Links.Projection(f.Projection) }},
-	{Head: "Failed", Text: func(f *outbox.ProjectionFailure) any { return f.LastAt }},
-	{Head: "Error", Class: "why", Cell: func(_ *ui.Page, f *outbox.ProjectionFailure) templ.Component { return ui.ErrorLine(f.Message) }},
+	{Head: "Projection", Code: true, Text: func(f *campaign.ProjectionFailure) any { return f.Projection }, To: func(p *ui.Page, f *campaign.ProjectionFailure) ui.URL { return p.Links.Projection(f.Projection) }},
+	{Head: "Failed", Text: func(f *campaign.ProjectionFailure) any { return f.LastAt }},
+	{Head: "Error", Class: "why", Cell: func(_ *ui.Page, f *campaign.ProjectionFailure) templ.Component { return ui.ErrorLine(f.Message) }},
 }
 
 func operationRows(p ui.Page, v OperationView) templ.Component {
@@ -1741,7 +1748,7 @@ func operationRows(p ui.Page, v OperationView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = ui.Table(p, "stack", resultColumns(v.Operation.Operation), v.Rows.Items, func(r *outbox.OperationRow) templ.OrderedAttributes {
+			templ_7745c5c3_Err = ui.Table(p, "stack", resultColumns(v.Operation.Operation), v.Rows.Items, func(r *operations.OperationRow) templ.OrderedAttributes {
 				return ui.Marks("data-testid", "result-"+r.CampaignID+"-"+ui.Itoa(r.Seq))
 			}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
@@ -1756,17 +1763,19 @@ func operationRows(p ui.Page, v OperationView) templ.Component {
 	})
 }
 
-func resultColumns(o outbox.Operation) []ui.Column[outbox.OperationRow] {
-	return []ui.Column[outbox.OperationRow]{
-		{Head: "Row", Row: true, Cell: func(p *ui.Page, r *outbox.OperationRow) templ.Component { return ui.EventRef(p, r.CampaignID, r.Seq) }},
-		{Head: "Event type", Code: true, Text: func(r *outbox.OperationRow) any { return r.EventType }},
-		{Head: "Result", Cell: func(_ *ui.Page, r *outbox.OperationRow) templ.Component { return rowResult(r.Status) }},
-		{Head: "Group", Class: "n", Text: func(r *outbox.OperationRow) any { return ui.Itoa(r.Group) }},
-		{Head: "What happened", Class: "why", Cell: func(p *ui.Page, r *outbox.OperationRow) templ.Component { return whatHappened(p, o, *r) }},
+func resultColumns(o operations.Operation) []ui.Column[operations.OperationRow] {
+	return []ui.Column[operations.OperationRow]{
+		{Head: "Row", Row: true, Cell: func(p *ui.Page, r *operations.OperationRow) templ.Component {
+			return ui.EventRef(p, r.CampaignID, r.Seq)
+		}},
+		{Head: "Event type", Code: true, Text: func(r *operations.OperationRow) any { return r.EventType }},
+		{Head: "Result", Cell: func(_ *ui.Page, r *operations.OperationRow) templ.Component { return rowResult(r.Status) }},
+		{Head: "Group", Class: "n", Text: func(r *operations.OperationRow) any { return ui.Itoa(r.Group) }},
+		{Head: "What happened", Class: "why", Cell: func(p *ui.Page, r *operations.OperationRow) templ.Component { return whatHappened(p, o, *r) }},
 	}
 }
 
-func whatHappened(p *ui.Page, o outbox.Operation, r outbox.OperationRow) templ.Component {
+func whatHappened(p *ui.Page, o operations.Operation, r operations.OperationRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1792,7 +1801,7 @@ func whatHappened(p *ui.Page, o outbox.Operation, r outbox.OperationRow) templ.C
 			return templ_7745c5c3_Err
 		}
 		if r.Detail != "" {
-			var templ_7745c5c3_Var75 = []any{"clamp", templ.KV("error", r.Status == outbox.ResultFailedAgain || r.Status == outbox.ResultQuarantined)}
+			var templ_7745c5c3_Var75 = []any{"clamp", templ.KV("error", r.Status == operations.ResultFailedAgain || r.Status == operations.ResultQuarantined)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var75...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1817,7 +1826,7 @@ func whatHappened(p *ui.Page, o outbox.Operation, r outbox.OperationRow) templ.C
 			var templ_7745c5c3_Var77 string
 			templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(ui.FirstLine(r.Detail))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 347, Col: 154}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 350, Col: 162}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
 			if templ_7745c5c3_Err != nil {
@@ -1830,7 +1839,7 @@ func whatHappened(p *ui.Page, o outbox.Operation, r outbox.OperationRow) templ.C
 			var templ_7745c5c3_Var78 string
 			templ_7745c5c3_Var78, templ_7745c5c3_Err = templ.JoinStringErrs(ui.FirstLine(r.Detail))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 347, Col: 181}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 350, Col: 189}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var78))
 			if templ_7745c5c3_Err != nil {
@@ -1854,7 +1863,7 @@ func whatHappened(p *ui.Page, o outbox.Operation, r outbox.OperationRow) templ.C
 			var templ_7745c5c3_Var79 string
 			templ_7745c5c3_Var79, templ_7745c5c3_Err = templ.JoinStringErrs(waveOf(o, r.Wave))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 353, Col: 35}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 356, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var79))
 			if templ_7745c5c3_Err != nil {
@@ -1919,9 +1928,9 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var82 templ.SafeURL
-			templ_7745c5c3_Var82, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(outbox.OperationFilter{}))
+			templ_7745c5c3_Var82, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(operations.OperationFilter{}))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 362, Col: 103}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 365, Col: 107}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var82))
 			if templ_7745c5c3_Err != nil {
@@ -1947,7 +1956,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var84 string
 					templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int64(len(v.Selection.Rows)), "row", "rows"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 367, Col: 60}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 370, Col: 60}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 					if templ_7745c5c3_Err != nil {
@@ -1960,7 +1969,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var85 string
 					templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(v.Rehearsal))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 367, Col: 114}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 370, Col: 114}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 					if templ_7745c5c3_Err != nil {
@@ -1970,7 +1979,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var86 string
 					templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int64(len(v.Selection.Rows)), "row", "rows"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 369, Col: 60}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 372, Col: 60}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 					if templ_7745c5c3_Err != nil {
@@ -2009,7 +2018,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var87 string
 					templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(v.Rehearsal))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 378, Col: 70}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 381, Col: 70}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 					if templ_7745c5c3_Err != nil {
@@ -2030,9 +2039,9 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var88 templ.SafeURL
-				templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(outbox.RowFilter{Status: outbox.Dead}))
+				templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(campaign.RowFilter{Status: event.Dead}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 384, Col: 80}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 387, Col: 81}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var88))
 				if templ_7745c5c3_Err != nil {
@@ -2043,9 +2052,9 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var89 templ.SafeURL
-				templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(outbox.OperationFilter{}))
+				templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(operations.OperationFilter{}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 385, Col: 73}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 388, Col: 77}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var89))
 				if templ_7745c5c3_Err != nil {
@@ -2094,7 +2103,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var92 templ.SafeURL
 					templ_7745c5c3_Var92, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.RunOf(d.Run.ID))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 393, Col: 39}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 396, Col: 39}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var92))
 					if templ_7745c5c3_Err != nil {
@@ -2107,7 +2116,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var93 string
 					templ_7745c5c3_Var93, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(d.Run.ID))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 393, Col: 71}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 396, Col: 71}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var93))
 					if templ_7745c5c3_Err != nil {
@@ -2120,7 +2129,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var94 string
 					templ_7745c5c3_Var94, templ_7745c5c3_Err = templ.JoinStringErrs(tried(v.Preview.Rows, v.Resting.Rehearsed, v.Resting.RehearsedFailing))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 393, Col: 150}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 396, Col: 150}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var94))
 					if templ_7745c5c3_Err != nil {
@@ -2138,7 +2147,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 						var templ_7745c5c3_Var95 templ.SafeURL
 						templ_7745c5c3_Var95, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.CanaryOf(d.Run.ID, v.Selection))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 395, Col: 56}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 398, Col: 56}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var95))
 						if templ_7745c5c3_Err != nil {
@@ -2186,7 +2195,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var98 templ.SafeURL
 					templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.RunOf(v.Rehearsal))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 404, Col: 54}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 407, Col: 54}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
 					if templ_7745c5c3_Err != nil {
@@ -2199,7 +2208,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var99 string
 					templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(v.Rehearsal))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 404, Col: 89}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 407, Col: 89}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
 					if templ_7745c5c3_Err != nil {
@@ -2212,7 +2221,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 					var templ_7745c5c3_Var100 string
 					templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinStringErrs(tried(v.Preview.Rows, v.Preview.Rehearsed, 0))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 404, Col: 150}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 407, Col: 150}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
 					if templ_7745c5c3_Err != nil {
@@ -2226,7 +2235,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 						var templ_7745c5c3_Var101 string
 						templ_7745c5c3_Var101, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(n, "more row", "more rows"))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 406, Col: 45}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 409, Col: 45}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var101))
 						if templ_7745c5c3_Err != nil {
@@ -2239,7 +2248,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 						var templ_7745c5c3_Var102 string
 						templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Verb(n, "is", "are"))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 406, Col: 112}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 409, Col: 112}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var102))
 						if templ_7745c5c3_Err != nil {
@@ -2255,11 +2264,11 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = ui.Withheld(p, outbox.ActionOperationStart).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.Withheld(p, operator.ActionOperationStart).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if p.Offers(outbox.ActionOperationStart) {
+				if p.Offers(operator.ActionOperationStart) {
 					templ_7745c5c3_Err = startForm(p, v).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -2273,7 +2282,7 @@ func NewOperationPage(p ui.Page, v NewOperationView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if p.Offers(outbox.ActionOperationStart) {
+				if p.Offers(operator.ActionOperationStart) {
 					templ_7745c5c3_Err = ui.FromShell(p, startTwins(p, v)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -2322,7 +2331,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var104 string
 		templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(v.Preview.Rows, "dead row", "dead rows"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 425, Col: 72}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 428, Col: 72}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var104))
 		if templ_7745c5c3_Err != nil {
@@ -2335,7 +2344,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var105 string
 		templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(v.Preview.Campaigns.Total, "campaign", "campaigns"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 425, Col: 140}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 428, Col: 140}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var105))
 		if templ_7745c5c3_Err != nil {
@@ -2348,7 +2357,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var106 string
 		templ_7745c5c3_Var106, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Verb(v.Preview.Rows, "becomes", "become"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 425, Col: 189}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 428, Col: 189}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var106))
 		if templ_7745c5c3_Err != nil {
@@ -2361,7 +2370,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var107 string
 		templ_7745c5c3_Var107, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(v.Preview.Heads, "of them is the head of its campaign", "of them are heads of their campaigns"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 427, Col: 108}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 430, Col: 108}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var107))
 		if templ_7745c5c3_Err != nil {
@@ -2374,7 +2383,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var108 string
 		templ_7745c5c3_Var108, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(v.Preview.Released, "row behind is released", "rows behind are released"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 428, Col: 86}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 431, Col: 86}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var108))
 		if templ_7745c5c3_Err != nil {
@@ -2387,7 +2396,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var109 string
 		templ_7745c5c3_Var109, templ_7745c5c3_Err = templ.JoinStringErrs(estimate(v.Preview))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 429, Col: 23}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 432, Col: 23}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var109))
 		if templ_7745c5c3_Err != nil {
@@ -2405,7 +2414,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var110 string
 			templ_7745c5c3_Var110, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(v.Preview.Refused, "named row is", "named rows are"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 432, Col: 81}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 435, Col: 81}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var110))
 			if templ_7745c5c3_Err != nil {
@@ -2424,7 +2433,7 @@ func previewFacts(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var111 string
 			templ_7745c5c3_Var111, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(limit, "match is", "matches are"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 435, Col: 77}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 438, Col: 77}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var111))
 			if templ_7745c5c3_Err != nil {
@@ -2473,7 +2482,7 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var113 templ.SafeURL
 			templ_7745c5c3_Var113, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Campaign(id))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 444, Col: 37}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 447, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var113))
 			if templ_7745c5c3_Err != nil {
@@ -2486,7 +2495,7 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var114 string
 			templ_7745c5c3_Var114, templ_7745c5c3_Err = templ.JoinStringErrs(id)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 444, Col: 50}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 447, Col: 50}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var114))
 			if templ_7745c5c3_Err != nil {
@@ -2505,7 +2514,7 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var115 string
 			templ_7745c5c3_Var115, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(more, "other", "others"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 447, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 450, Col: 46}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var115))
 			if templ_7745c5c3_Err != nil {
@@ -2526,9 +2535,9 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var116 templ.SafeURL
-			templ_7745c5c3_Var116, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(outbox.RowFilter{Status: outbox.Dead, Fingerprint: g.Fingerprint}))
+			templ_7745c5c3_Var116, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(campaign.RowFilter{Status: event.Dead, Fingerprint: g.Fingerprint}))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 454, Col: 114}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 457, Col: 115}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var116))
 			if templ_7745c5c3_Err != nil {
@@ -2539,9 +2548,9 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var117 string
-			templ_7745c5c3_Var117, templ_7745c5c3_Err = templ.JoinStringErrs(ui.StatusGlyph(outbox.Dead))
+			templ_7745c5c3_Var117, templ_7745c5c3_Err = templ.JoinStringErrs(ui.StatusGlyph(event.Dead))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 454, Col: 171}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 457, Col: 171}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var117))
 			if templ_7745c5c3_Err != nil {
@@ -2554,7 +2563,7 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var118 string
 			templ_7745c5c3_Var118, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(g.Rows))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 454, Col: 197}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 457, Col: 197}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var118))
 			if templ_7745c5c3_Err != nil {
@@ -2567,7 +2576,7 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var119 string
 			templ_7745c5c3_Var119, templ_7745c5c3_Err = templ.JoinStringErrs(ui.FirstLine(g.Example))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 455, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 458, Col: 61}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var119))
 			if templ_7745c5c3_Err != nil {
@@ -2580,7 +2589,7 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var120 string
 			templ_7745c5c3_Var120, templ_7745c5c3_Err = templ.JoinStringErrs(ui.FirstLine(g.Example))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 455, Col: 89}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 458, Col: 89}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var120))
 			if templ_7745c5c3_Err != nil {
@@ -2603,7 +2612,7 @@ func previewNames(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var121 string
 			templ_7745c5c3_Var121, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(more, "smaller group", "smaller groups"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 460, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 463, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var121))
 			if templ_7745c5c3_Err != nil {
@@ -2644,9 +2653,9 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var123 templ.SafeURL
-		templ_7745c5c3_Var123, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(outbox.OperationFilter{}))
+		templ_7745c5c3_Var123, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Operations(operations.OperationFilter{}))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 465, Col: 74}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 468, Col: 78}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var123))
 		if templ_7745c5c3_Err != nil {
@@ -2664,7 +2673,7 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var124 string
 			templ_7745c5c3_Var124, templ_7745c5c3_Err = templ.JoinStringErrs(t.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 467, Col: 37}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 470, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var124))
 			if templ_7745c5c3_Err != nil {
@@ -2677,7 +2686,7 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var125 string
 			templ_7745c5c3_Var125, templ_7745c5c3_Err = templ.JoinStringErrs(t.Value)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 467, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 470, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var125))
 			if templ_7745c5c3_Err != nil {
@@ -2700,7 +2709,7 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var126 string
 			templ_7745c5c3_Var126, templ_7745c5c3_Err = templ.JoinStringErrs(v.Preview.Confirm)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 478, Col: 53}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 481, Col: 53}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var126))
 			if templ_7745c5c3_Err != nil {
@@ -2713,7 +2722,7 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var127 string
 			templ_7745c5c3_Var127, templ_7745c5c3_Err = templ.JoinStringErrs(v.Preview.Confirm)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 479, Col: 88}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 482, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var127))
 			if templ_7745c5c3_Err != nil {
@@ -2726,7 +2735,7 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 			var templ_7745c5c3_Var128 string
 			templ_7745c5c3_Var128, templ_7745c5c3_Err = templ.JoinStringErrs(v.Preview.Confirm)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 479, Col: 116}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 482, Col: 116}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var128))
 			if templ_7745c5c3_Err != nil {
@@ -2766,7 +2775,7 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var131 string
 		templ_7745c5c3_Var131, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(v.Preview.Rows, "row", "rows"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 483, Col: 135}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 486, Col: 135}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var131))
 		if templ_7745c5c3_Err != nil {
@@ -2779,7 +2788,7 @@ func startForm(p ui.Page, v NewOperationView) templ.Component {
 		var templ_7745c5c3_Var132 templ.SafeURL
 		templ_7745c5c3_Var132, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(deadRows(v.Selection.Filter)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 484, Col: 70}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/operations.templ`, Line: 487, Col: 70}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var132))
 		if templ_7745c5c3_Err != nil {

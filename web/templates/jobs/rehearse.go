@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -14,16 +17,16 @@ import (
 type NewRehearsalView struct {
 	Fingerprint string `redact:"-"` // of the error; empty for every blocked campaign
 	Projection  string `redact:"-"` // whose file is edited
-	File        outbox.RehearsalFile
-	Loaded      []outbox.ProjectionInfo
-	From        *outbox.Definition       // the version whose text it is; nil for the loaded one
-	Run         int64                    // the rehearsal whose text it is; 0 for none
-	Change      *outbox.DefinitionChange // the last one of the projection; nil if none is known
-	Key         string                   `redact:"-"` // the idempotency key of the form: sent twice, it starts once
+	File        campaign.RehearsalFile
+	Loaded      []campaign.ProjectionInfo
+	From        *campaign.Definition       // the version whose text it is; nil for the loaded one
+	Run         int64                      // the rehearsal whose text it is; 0 for none
+	Change      *campaign.DefinitionChange // the last one of the projection; nil if none is known
+	Key         string                     `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
 // rehearsalLevel is the level of a rehearsal's answer.
-func rehearsalLevel(d outbox.FixRehearsal) finding.Level {
+func rehearsalLevel(d replay.FixRehearsal) finding.Level {
 	switch n := d.Healthy; {
 	case d.Run.Status.Active():
 		return finding.OK
@@ -37,8 +40,8 @@ func rehearsalLevel(d outbox.FixRehearsal) finding.Level {
 
 // verifyOfRehearsed is a verify of the projections that the changed files of a rehearsal define: it says
 // what to rebuild.
-func verifyOfRehearsed(d outbox.FixRehearsal) outbox.RunRequest {
-	o := outbox.RunRequest{Kind: outbox.RunVerify, All: true}
+func verifyOfRehearsed(d replay.FixRehearsal) replay.RunRequest {
+	o := replay.RunRequest{Kind: replay.RunVerify, All: true}
 	for _, v := range d.Versions {
 		o.Projections = append(o.Projections, v.Projection)
 	}
@@ -47,11 +50,11 @@ func verifyOfRehearsed(d outbox.FixRehearsal) outbox.RunRequest {
 
 // notLoaded says which of the projections are not loaded as rehearsed: "accounts: loaded 97b5…, rehearsed
 // c18c…".
-func notLoaded(d outbox.FixRehearsal) []string {
+func notLoaded(d replay.FixRehearsal) []string {
 	var all []string
 	for _, v := range slices.Concat(d.Versions, d.Others) {
 		if v.Differs() {
-			line := fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(outbox.ShortHash(v.Loaded)), valueOrNone(outbox.ShortHash(v.Rehearsed)))
+			line := fmt.Sprintf("%s: loaded %s, rehearsed %s", v.Projection, valueOrNone(event.ShortHash(v.Loaded)), valueOrNone(event.ShortHash(v.Rehearsed)))
 			if v.RehearsedLoadedAt != nil {
 				line += ", which was loaded before, since " + v.RehearsedLoadedAt.UTC().Format("2006-01-02 15:04 UTC")
 			}
@@ -62,11 +65,11 @@ func notLoaded(d outbox.FixRehearsal) []string {
 }
 
 // insteadOf says what a rehearsed version was tried instead of.
-func insteadOf(v outbox.RehearsalVersion) string {
+func insteadOf(v replay.RehearsalVersion) string {
 	if v.Before == v.Rehearsed {
 		return "which was loaded"
 	}
-	return "instead of " + outbox.ShortHash(v.Before)
+	return "instead of " + event.ShortHash(v.Before)
 }
 
 func valueOrNone(text string) string {
@@ -77,7 +80,7 @@ func valueOrNone(text string) string {
 }
 
 // otherSchema lists the projections whose tables the changed files give another form.
-func otherSchema(d outbox.FixRehearsal) string {
+func otherSchema(d replay.FixRehearsal) string {
 	var names []string
 	for _, v := range d.Versions {
 		if v.OtherSchema {
@@ -88,7 +91,7 @@ func otherSchema(d outbox.FixRehearsal) string {
 }
 
 // groupWhere says where the campaigns of a group fail.
-func groupWhere(g outbox.RehearsalGroup) string {
+func groupWhere(g replay.RehearsalGroup) string {
 	switch {
 	case g.Seq == 0:
 		return ""
@@ -100,14 +103,14 @@ func groupWhere(g outbox.RehearsalGroup) string {
 
 // rehearseTwins are the shell equivalents of starting the rehearsal.
 func rehearseTwins(p ui.Page, v NewRehearsalView) ui.Twins {
-	files := []outbox.RehearsalFile{{Name: v.File.Name, Text: "-- projection: " + v.Projection}}
-	asked := outbox.RehearsalStartRequest{RehearsalRequest: outbox.RehearsalRequest{Files: files, Fingerprint: v.Fingerprint}, ReasonRequest: ui.AnyReason}
-	return ui.Twins{Curl: p.CurlPost(p.Links.API().Action(outbox.ActionRehearse), asked), CLI: p.Command(outbox.ActionRehearse.Command(), asked, v.File.Name)}
+	files := []campaign.RehearsalFile{{Name: v.File.Name, Text: "-- projection: " + v.Projection}}
+	asked := replay.RehearsalStartRequest{RehearsalRequest: replay.RehearsalRequest{Files: files, Fingerprint: v.Fingerprint}, ReasonRequest: ui.AnyReason}
+	return ui.Twins{Curl: p.CurlPost(p.Links.API().Action(operator.ActionRehearse), asked), CLI: p.Command(operator.ActionRehearse.Command(), asked, v.File.Name)}
 }
 
 // editable reports whether the projection's file can be edited on the page.
 func (v NewRehearsalView) editable() bool {
-	return v.File.Text != "" && slices.ContainsFunc(v.Loaded, func(p outbox.ProjectionInfo) bool { return p.Name == v.Projection })
+	return v.File.Text != "" && slices.ContainsFunc(v.Loaded, func(p campaign.ProjectionInfo) bool { return p.Name == v.Projection })
 }
 
 // rehearsedFiles are the loaded projections, to choose the file to edit.
@@ -119,7 +122,7 @@ func rehearsedFiles(p ui.Page, v NewRehearsalView) []ui.Choice {
 	return all
 }
 
-func Changed(c outbox.DefinitionChange) string {
+func Changed(c campaign.DefinitionChange) string {
 	switch {
 	case !c.Kept:
 		return "; its text is not kept."
@@ -133,9 +136,9 @@ func Changed(c outbox.DefinitionChange) string {
 
 // PreviousVersion names the version before a change; by its hash where the change went back to a
 // version before that one.
-func PreviousVersion(c outbox.DefinitionChange) string {
+func PreviousVersion(c campaign.DefinitionChange) string {
 	if c.Again {
-		return "version " + outbox.ShortHash(c.Previous)
+		return "version " + event.ShortHash(c.Previous)
 	}
 	return "the previous version"
 }

@@ -1,12 +1,14 @@
 package jobs
 
-import "github.com/outboxweb/outboxweb/internal/outbox"
+import (
+	"github.com/outboxweb/outboxweb/internal/replay"
+)
 
-func runActionName(kind outbox.RunKind) string {
+func runActionName(kind replay.RunKind) string {
 	switch kind {
-	case outbox.RunVerify:
+	case replay.RunVerify:
 		return "Verify"
-	case outbox.RunRebuild:
+	case replay.RunRebuild:
 		return "Rebuild"
 	default:
 		return "Replay run"

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -61,25 +64,25 @@ func RunResultTitle(v RunResultView) string { return RunTitle(v.Run) + " of " + 
 // resultSentence describes the result of a campaign.
 func resultSentence(v RunResultView) string {
 	switch {
-	case v.Run.Kind == outbox.RunRehearse:
+	case v.Run.Kind == replay.RunRehearse:
 		return v.Result.RehearsedText()
-	case v.Result.Outcome == outbox.OutcomeFailed:
+	case v.Result.Outcome == replay.OutcomeFailed:
 		return "Failed."
-	case v.Run.Kind == outbox.RunReplay && v.Result.Outcome == outbox.OutcomeMatch:
+	case v.Run.Kind == replay.RunReplay && v.Result.Outcome == replay.OutcomeMatch:
 		return "Nothing to replay: no row was missing, and no projection was quarantined or behind. Paused ones are left out."
-	case v.Result.Outcome == outbox.OutcomeReplayed:
+	case v.Result.Outcome == replay.OutcomeReplayed:
 		return "Caught up, as far as events could be applied."
-	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift && len(v.Result.NotCompared()) > 0:
+	case v.Run.Kind == replay.RunRebuild && v.Result.Outcome == replay.OutcomeDrift && len(v.Result.NotCompared()) > 0:
 		return "Rebuilt. Some rows differed before. A paused projection lacks events."
-	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeDrift:
+	case v.Run.Kind == replay.RunRebuild && v.Result.Outcome == replay.OutcomeDrift:
 		return "Rebuilt. Some rows differed before; all match the journal now, as far as events are applied."
-	case v.Run.Kind == outbox.RunRebuild && v.Result.Outcome == outbox.OutcomeNotCompared:
+	case v.Run.Kind == replay.RunRebuild && v.Result.Outcome == replay.OutcomeNotCompared:
 		return "Rebuilt. No rows differed before. A paused projection lacks events."
-	case v.Run.Kind == outbox.RunRebuild:
+	case v.Run.Kind == replay.RunRebuild:
 		return "Rebuilt. No rows differed before."
-	case v.Result.Outcome == outbox.OutcomeDrift:
+	case v.Result.Outcome == replay.OutcomeDrift:
 		return "Drift: the live rows differ from " + journalOf(v.Run) + "."
-	case v.Result.Outcome == outbox.OutcomeNotCompared:
+	case v.Result.Outcome == replay.OutcomeNotCompared:
 		return "No differences, but not all events were compared."
 	case v.Run.UntilSeq > 0:
 		return fmt.Sprintf("Replayed up to event %d.", v.Result.Seq)
@@ -87,9 +90,9 @@ func resultSentence(v RunResultView) string {
 	return "The live rows match " + journalOf(v.Run) + ", as far as events are applied."
 }
 
-func notComparedSentence(n outbox.NotCompared) string {
+func notComparedSentence(n campaign.NotCompared) string {
 	text := fmt.Sprintf("Not compared: %s. The projection was %s at the time.", n.Events(), n.State)
-	if n.State == outbox.CursorBehind {
+	if n.State == campaign.CursorBehind {
 		text += " Verify again after a replay has caught it up."
 	}
 	return text
@@ -97,15 +100,15 @@ func notComparedSentence(n outbox.NotCompared) string {
 
 // comparisonSentence says how many rows differ; the counts are in terms of what a rebuild changes,
 // or changed, in the live rows.
-func comparisonSentence(kind outbox.RunKind, c outbox.Comparison) string {
+func comparisonSentence(kind replay.RunKind, c projection.Comparison) string {
 	switch {
-	case !c.Differs() && kind == outbox.RunRehearse:
+	case !c.Differs() && kind == replay.RunRehearse:
 		return "No rows would change."
 	case !c.Differs():
 		return "No differences."
-	case kind == outbox.RunRebuild:
+	case kind == replay.RunRebuild:
 		return "The rebuild changed rows: " + ChangeCounts(c, rebuildSides) + "."
-	case kind == outbox.RunRehearse:
+	case kind == replay.RunRehearse:
 		return "Rows would change: " + ChangeCounts(c, triedSides) + "."
 	default:
 		return ui.Sentence(ChangeCounts(c, VerifySides))
@@ -119,7 +122,7 @@ func thereOrNot(there bool) string {
 	return "absent"
 }
 
-func newRunTitle(kind outbox.RunKind) string {
+func newRunTitle(kind replay.RunKind) string {
 	if kind == "" {
 		return "Start a run"
 	}
@@ -140,16 +143,16 @@ func byLine(ids []string) (fit, odd []string) {
 
 // rowLinks leads to the rows that differ as they were at the first divergence or else at the end. Of a
 // blocked campaign they are none: its rows are made of events that are not applied.
-func (v RunResultView) rowLinks(p ui.Page, one outbox.ProjectionResult) []ui.URL {
+func (v RunResultView) rowLinks(p ui.Page, one replay.ProjectionResult) []ui.URL {
 	if r := v.Result.Rehearsed; r != nil && r.Head > 0 {
 		return nil
 	}
 	var links []ui.URL
 	for i, name := range v.Rows[one.Projection] {
 		link := ui.URL("")
-		never := one.Comparison.FirstSeq == 0 && one.Comparison.Samples[i].Kind == outbox.RowRemoved // the journal does not make it
+		never := one.Comparison.FirstSeq == 0 && one.Comparison.Samples[i].Kind == projection.RowRemoved // the journal does not make it
 		if name != "" && !never {
-			link = p.Links.ReadModel(outbox.ModelQuery{CampaignID: v.Result.CampaignID, Seq: cmp.Or(one.Comparison.FirstSeq, one.Seq), Row: name})
+			link = p.Links.ReadModel(timetravel.ModelQuery{CampaignID: v.Result.CampaignID, Seq: cmp.Or(one.Comparison.FirstSeq, one.Seq), Row: name})
 		}
 		links = append(links, link)
 	}

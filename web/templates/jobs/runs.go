@@ -7,55 +7,59 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // RunsView is a page of the runs.
-type RunsView = ui.ListView[outbox.RunFilter, outbox.Run]
+type RunsView = ui.ListView[replay.RunFilter, replay.Run]
 
 // RunView is a run with one page of its results and one of its log.
 type RunView struct {
-	Run     outbox.Run
-	Filter  outbox.ResultFilter `redact:"-"`
-	Results outbox.Page[outbox.RunResult]
+	Run     replay.Run
+	Filter  replay.ResultFilter `redact:"-"`
+	Results event.Page[replay.RunResult]
 	// First are the first results of each of FirstOutcomes; empty if Results is filtered, and if all of
 	// the run's are such.
-	First     []outbox.RunResult
-	Rehearsal *outbox.FixRehearsal // nil unless the run is one
+	First     []replay.RunResult
+	Rehearsal *replay.FixRehearsal // nil unless the run is one
 	LogCursor string               `redact:"-"`
-	Log       outbox.Page[outbox.RunLine]
-	Acts      []outbox.AuditEntry // the latest actions on it
+	Log       event.Page[replay.RunLine]
+	Acts      []operator.AuditEntry // the latest actions on it
 }
 
 // NewRunView is a run before it is started.
 type NewRunView struct {
-	Request outbox.RunRequest `redact:"-"`
+	Request replay.RunRequest `redact:"-"`
 	Reason  string            `redact:"-"` // as it was typed
-	Loaded  []outbox.ProjectionInfo
+	Loaded  []campaign.ProjectionInfo
 	// Preview is what the run would be about; nil while the order does not say
 	// enough.
-	Preview *outbox.RunPreview
+	Preview *replay.RunPreview
 	Wrong   string // why there is no preview, or empty
-	Held    []outbox.HeldProjection
+	Held    []campaign.HeldProjection
 	Key     string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
 }
 
 // RunTitle is a run's title.
-func RunTitle(r outbox.Run) string { return fmt.Sprintf("Run %d: %s", r.ID, r.Kind) }
+func RunTitle(r replay.Run) string { return fmt.Sprintf("Run %d: %s", r.ID, r.Kind) }
 
 // runKindChoices and runStatusChoices are the filters of the list of runs.
-func runKindChoices(p ui.Page, f outbox.RunFilter) []ui.Choice {
+func runKindChoices(p ui.Page, f replay.RunFilter) []ui.Choice {
 	f.Cursor = ""
-	return ui.ChoicesOf("every kind", outbox.RunKinds, f.Kind, nil, func(k outbox.RunKind) ui.URL {
+	return ui.ChoicesOf("every kind", replay.RunKinds, f.Kind, nil, func(k replay.RunKind) ui.URL {
 		f.Kind = k
 		return p.Links.Runs(f)
 	})
 }
 
-func runStatusChoices(p ui.Page, f outbox.RunFilter) []ui.Choice {
+func runStatusChoices(p ui.Page, f replay.RunFilter) []ui.Choice {
 	f.Cursor = ""
-	return ui.ChoicesOf("every status", outbox.RunStatuses, f.Status, func(s outbox.RunStatus) string { return ui.RunLook(s).Glyph }, func(s outbox.RunStatus) ui.URL {
+	return ui.ChoicesOf("every status", replay.RunStatuses, f.Status, func(s replay.RunStatus) string { return ui.RunLook(s).Glyph }, func(s replay.RunStatus) ui.URL {
 		f.Status = s
 		return p.Links.Runs(f)
 	})
@@ -66,17 +70,17 @@ func outcomeChoices(p ui.Page, v RunView) []ui.Choice {
 	all := []ui.Choice{}
 	for _, c := range v.Run.Outcomes() {
 		name := fmt.Sprintf("%s %s %s", ui.OutcomeLook(c.Outcome).Glyph, c.Name, ui.Num(c.Campaigns))
-		all = append(all, ui.Choice{Name: name, To: p.Links.Run(v.Run.ID, outbox.ResultFilter{Outcome: c.Outcome}, ""), Chosen: v.Filter.Outcome == c.Outcome})
+		all = append(all, ui.Choice{Name: name, To: p.Links.Run(v.Run.ID, replay.ResultFilter{Outcome: c.Outcome}, ""), Chosen: v.Filter.Outcome == c.Outcome})
 	}
 	return append(all, ui.Choice{Name: "all " + ui.Num(v.Run.Campaigns.Done), To: p.Links.RunOf(v.Run.ID), Chosen: v.Filter.Outcome == ""})
 }
 
 // outcomeWords are the outcomes of a rehearsal's campaigns in a line; empty for other runs, which have a
 // verdict.
-func outcomeWords(r *outbox.Run) string {
+func outcomeWords(r *replay.Run) string {
 	var parts []string
 	for _, c := range r.Outcomes() {
-		if r.Kind == outbox.RunRehearse && c.Campaigns > 0 {
+		if r.Kind == replay.RunRehearse && c.Campaigns > 0 {
 			parts = append(parts, ui.Num(c.Campaigns)+" "+c.Name)
 		}
 	}
@@ -85,25 +89,25 @@ func outcomeWords(r *outbox.Run) string {
 
 // barValue and barMax are the attributes of a progress bar; a run that ended without any work is
 // full.
-func barValue(r outbox.Run, p outbox.Progress) string {
-	if p.Total <= 0 && r.Status == outbox.RunCompleted {
+func barValue(r replay.Run, p replay.Progress) string {
+	if p.Total <= 0 && r.Status == replay.RunCompleted {
 		return "1"
 	}
 	return ui.Itoa(min(p.Done, max(p.Total, 0)))
 }
 
-func barMax(p outbox.Progress) string { return ui.Itoa(max(p.Total, 1)) }
+func barMax(p replay.Progress) string { return ui.Itoa(max(p.Total, 1)) }
 
 // progressWords describe a bar: "1,200 of 4,000 events, 30 %".
-func progressWords(r outbox.Run, p outbox.Progress, one, many string) string {
+func progressWords(r replay.Run, p replay.Progress, one, many string) string {
 	if r.StartedAt == nil {
 		return many + " are counted when it begins"
 	}
 	return fmt.Sprintf("%s of %s, %d%%", ui.Num(p.Done), ui.Count(p.Total, one, many), int64(runShare(r, p)*100))
 }
 
-func runShare(r outbox.Run, p outbox.Progress) float64 {
-	if p.Total <= 0 && r.Status == outbox.RunCompleted {
+func runShare(r replay.Run, p replay.Progress) float64 {
+	if p.Total <= 0 && r.Status == replay.RunCompleted {
 		return 1
 	}
 	return p.Share()
@@ -111,9 +115,9 @@ func runShare(r outbox.Run, p outbox.Progress) float64 {
 
 // runPace describes a run's rate and remaining time, or how old its last report is; empty while it is
 // not running.
-func runPace(p *ui.Page, r *outbox.Run) string {
+func runPace(p *ui.Page, r *replay.Run) string {
 	if r.Unattended(p.Now) != "" {
-		return "last report " + outbox.Age(p.Now.Sub(r.UpdatedAt)) + " ago"
+		return "last report " + event.Age(p.Now.Sub(r.UpdatedAt)) + " ago"
 	}
 	if r.EventsPerSecond <= 0 {
 		return ""
@@ -126,23 +130,23 @@ func runPace(p *ui.Page, r *outbox.Run) string {
 }
 
 // RunVerdict is the outcome whose badge shows a verdict.
-func RunVerdict(v outbox.Verdict) string {
+func RunVerdict(v campaign.Verdict) string {
 	switch v {
-	case outbox.VerdictDrift:
-		return outbox.OutcomeDrift
-	case outbox.VerdictFailed:
-		return outbox.OutcomeFailed
+	case campaign.VerdictDrift:
+		return replay.OutcomeDrift
+	case campaign.VerdictFailed:
+		return replay.OutcomeFailed
 	}
-	return outbox.OutcomeMatch
+	return replay.OutcomeMatch
 }
 
 // runDigest is one projection's digest in a run over one campaign.
 type runDigest struct{ Name, Before, After string }
 
 // runDigests are the digests of a run in load order, the full one last.
-func runDigests(r outbox.Run) []runDigest {
+func runDigests(r replay.Run) []runDigest {
 	var all []runDigest
-	for _, name := range append(slices.Clone(r.Projections), outbox.FullDigest) {
+	for _, name := range append(slices.Clone(r.Projections), replay.FullDigest) {
 		if r.Digests[name] != "" || r.Before[name] != "" {
 			all = append(all, runDigest{name, r.Before[name], r.Digests[name]})
 		}
@@ -151,7 +155,7 @@ func runDigests(r outbox.Run) []runDigest {
 }
 
 // runVersions are the versions of a run's projections, by name.
-func runVersions(r outbox.Run) []ui.NamedText {
+func runVersions(r replay.Run) []ui.NamedText {
 	var all []ui.NamedText
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		all = append(all, ui.NamedText{Name: name, Value: r.Versions[name]})
@@ -160,7 +164,7 @@ func runVersions(r outbox.Run) []ui.NamedText {
 }
 
 // versionsTitle says which versions runVersions are.
-func versionsTitle(r outbox.Run) string {
+func versionsTitle(r replay.Run) string {
 	if !r.OfLoaded() {
 		return "Loaded at the start"
 	}
@@ -170,8 +174,8 @@ func versionsTitle(r outbox.Run) string {
 // addressed is the maximum number of campaigns in an address.
 const addressed = 50
 
-func requestOf(r outbox.Run) outbox.RunRequest {
-	o := outbox.RunRequest{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
+func requestOf(r replay.Run) replay.RunRequest {
+	o := replay.RunRequest{Kind: r.Kind, All: r.All, Projections: r.Projections, UntilSeq: r.UntilSeq, Rate: r.Rate}
 	if len(r.CampaignIDs) <= addressed {
 		o.Campaigns = r.CampaignIDs
 	}
@@ -183,10 +187,10 @@ func requestOf(r outbox.Run) outbox.RunRequest {
 
 // newRunTwins are the shell equivalents of starting the run.
 func newRunTwins(p ui.Page, v NewRunView) ui.Twins {
-	asked := outbox.RunStartRequest{RunRequest: v.Request, Reason: ui.AnyReason.Reason, Confirm: v.confirm()}
-	t := ui.Twins{Curl: p.CurlPost(p.Links.API().Action(outbox.ActionRunStart), asked)}
+	asked := replay.RunStartRequest{RunRequest: v.Request, Reason: ui.AnyReason.Reason, Confirm: v.confirm()}
+	t := ui.Twins{Curl: p.CurlPost(p.Links.API().Action(operator.ActionRunStart), asked)}
 	if p.CommandLoads(asked.Projections...) {
-		t.CLI = p.Command(outbox.ActionRunStart.Command()+" "+string(asked.Kind), asked)
+		t.CLI = p.Command(operator.ActionRunStart.Command()+" "+string(asked.Kind), asked)
 	}
 	return t
 }
@@ -201,13 +205,13 @@ func (v NewRunView) confirm() string {
 
 // runTwins are the shell equivalents of cancelling or resuming the run, whichever is possible, or
 // of showing it.
-func runTwins(p ui.Page, r outbox.Run) ui.Twins {
+func runTwins(p ui.Page, r replay.Run) ui.Twins {
 	id, act := ui.Itoa(r.ID), r.Action(p.Now)
 	if act == "" || !p.Offers(act) {
 		return ui.Twins{Curl: p.CurlGet(p.Links.API().RunOf(r.ID)), CLI: p.Program() + "runs show " + id}
 	}
 	t := p.AsksOn(act, nil, id)
-	if act != outbox.ActionRunCancel && !p.CommandLoads(r.Projections...) {
+	if act != operator.ActionRunCancel && !p.CommandLoads(r.Projections...) {
 		t.CLI = ""
 	}
 	return t
@@ -221,10 +225,10 @@ const (
 )
 
 // FirstOutcomes are those that need attention, which are listed first.
-var FirstOutcomes = []string{outbox.OutcomeFailed, outbox.OutcomeDrift, outbox.OutcomeNotCompared}
+var FirstOutcomes = []string{replay.OutcomeFailed, replay.OutcomeDrift, replay.OutcomeNotCompared}
 
 // others are the results of the page that need no attention, where those that do are listed first.
-func (v RunView) others() (all []outbox.RunResult) {
+func (v RunView) others() (all []replay.RunResult) {
 	if len(v.First) == 0 {
 		return v.Results.Items
 	}
@@ -237,7 +241,7 @@ func (v RunView) others() (all []outbox.RunResult) {
 }
 
 // moreFirst are the outcomes of which not all results are listed first.
-func (v RunView) moreFirst() (more []outbox.OutcomeCount) {
+func (v RunView) moreFirst() (more []replay.OutcomeCount) {
 	if len(v.First) == 0 {
 		return nil
 	}
@@ -278,18 +282,18 @@ func (v RunView) failedEvents() (all []failedEvent) {
 }
 
 // quarantined are the projections of the run that fail again where they are quarantined.
-func (v NewRunView) quarantined() []outbox.HeldProjection {
+func (v NewRunView) quarantined() []campaign.HeldProjection {
 	if !v.Request.Kind.CatchesUp() {
 		return nil
 	}
-	return slices.DeleteFunc(outbox.QuarantinedAmong(v.Held), func(h outbox.HeldProjection) bool {
+	return slices.DeleteFunc(campaign.QuarantinedAmong(v.Held), func(h campaign.HeldProjection) bool {
 		return len(v.Request.Projections) > 0 && !slices.Contains(v.Request.Projections, h.Projection)
 	})
 }
 
 // firstWords is the heading of the results that are listed apart.
-func firstWords(kind outbox.RunKind) string {
-	if kind == outbox.RunRebuild {
+func firstWords(kind replay.RunKind) string {
+	if kind == replay.RunRebuild {
 		return "Differed, or is not complete"
 	}
 	return "Needs attention first"
@@ -297,15 +301,15 @@ func firstWords(kind outbox.RunKind) string {
 
 // runFilterFields are hidden fields that keep the rest of a filter while a form changes the
 // campaign.
-func runFilterFields(f outbox.RunFilter) []ui.NamedText {
+func runFilterFields(f replay.RunFilter) []ui.NamedText {
 	return slices.DeleteFunc([]ui.NamedText{{Name: "kind", Value: string(f.Kind)}, {Name: "status", Value: string(f.Status)}}, func(t ui.NamedText) bool { return t.Value == "" })
 }
 
 // rebuildName names the rebuild of what a verify found to differ.
-func rebuildName(r outbox.Run) string {
+func rebuildName(r replay.Run) string {
 	n := r.Counts.Drifted
-	if n > outbox.MaxRunCampaigns && !r.AllDrifted() {
-		return "Rebuild the first " + ui.Num(outbox.MaxRunCampaigns) + " of " + ui.Num(n) + " drifted campaigns"
+	if n > event.MaxRunCampaigns && !r.AllDrifted() {
+		return "Rebuild the first " + ui.Num(event.MaxRunCampaigns) + " of " + ui.Num(n) + " drifted campaigns"
 	}
 	return "Rebuild " + ui.Count(n, "drifted campaign", "drifted campaigns")
 }
@@ -313,7 +317,7 @@ func rebuildName(r outbox.Run) string {
 // versionsOf says which versions the rows and the replay of a projection were of that differ in the results
 // that the page shows; empty if none does.
 func (v RunView) versionsOf(projection string) string {
-	return outbox.VersionsOf(slices.Concat(v.First, v.Results.Items), projection)
+	return replay.VersionsOf(slices.Concat(v.First, v.Results.Items), projection)
 }
 
 // sides are the words of a comparison: its two sides, and a row that only one of them has.
@@ -325,11 +329,11 @@ var (
 	triedSides   = sides{"Now", "Then", "added", "removed"}
 )
 
-func sidesOf(kind outbox.RunKind) sides {
+func sidesOf(kind replay.RunKind) sides {
 	switch kind {
-	case outbox.RunRebuild:
+	case replay.RunRebuild:
 		return rebuildSides
-	case outbox.RunRehearse:
+	case replay.RunRehearse:
 		return triedSides
 	}
 	return VerifySides
@@ -338,16 +342,16 @@ func sidesOf(kind outbox.RunKind) sides {
 // change is the word for the difference of a row.
 func (s sides) change(kind string) string {
 	switch kind {
-	case outbox.RowAdded:
+	case projection.RowAdded:
 		return s.added
-	case outbox.RowRemoved:
+	case projection.RowRemoved:
 		return s.removed
 	}
 	return kind
 }
 
 // differences say for each projection how many rows differ, and from where on.
-func differences(r outbox.RunResult, s sides) []string {
+func differences(r replay.RunResult, s sides) []string {
 	var all []string
 	for _, p := range r.Projections {
 		if p.Error != "" && p.ErrorSeq > 0 {
@@ -356,7 +360,7 @@ func differences(r outbox.RunResult, s sides) []string {
 			all = append(all, p.Projection+": not compared")
 		} else if c := p.Comparison; c != nil && c.Differs() {
 			all = append(all, p.Projection+": "+ChangeCounts(*c, s)+FirstDivergence(*c))
-		} else if c == nil && p.Generation > 0 && p.Verdict != outbox.VerdictMatch {
+		} else if c == nil && p.Generation > 0 && p.Verdict != campaign.VerdictMatch {
 			all = append(all, p.Projection+": "+replacedWords(p))
 		}
 	}
@@ -367,7 +371,7 @@ func differences(r outbox.RunResult, s sides) []string {
 }
 
 // ResultWords are the error of a result and its differences in a line; empty without any.
-func ResultWords(kind outbox.RunKind, r outbox.RunResult) string {
+func ResultWords(kind replay.RunKind, r replay.RunResult) string {
 	parts := differences(r, sidesOf(kind))
 	if r.Error != "" {
 		parts = slices.Insert(parts, 0, ui.FirstLine(r.Error))
@@ -377,7 +381,7 @@ func ResultWords(kind outbox.RunKind, r outbox.RunResult) string {
 
 // replacedWords say what a rebuild or a catch-up did to rows that were not right before: "caught up to
 // event 6; 3 rows before, 5 after".
-func replacedWords(p outbox.ProjectionResult) string {
+func replacedWords(p replay.ProjectionResult) string {
 	text := "its rows differed before"
 	if p.Verdict == "" {
 		text = "caught up to event " + ui.Itoa(p.Seq)
@@ -389,18 +393,18 @@ func replacedWords(p outbox.ProjectionResult) string {
 }
 
 // whatWords head the column of what a run found or did in a campaign, and stand for nothing in it.
-func whatWords(kind outbox.RunKind) (what, none string) {
+func whatWords(kind replay.RunKind) (what, none string) {
 	switch kind {
-	case outbox.RunReplay:
+	case replay.RunReplay:
 		return "What changed", "nothing to catch up"
-	case outbox.RunRebuild:
+	case replay.RunRebuild:
 		return "What differed", "nothing"
 	}
 	return "What differs", "nothing"
 }
 
 // FirstDivergence goes on ChangeCounts; empty when no event is known.
-func FirstDivergence(c outbox.Comparison) string {
+func FirstDivergence(c projection.Comparison) string {
 	if from := c.From(); from != "" {
 		return "; " + from
 	}
@@ -408,12 +412,12 @@ func FirstDivergence(c outbox.Comparison) string {
 }
 
 // ChangeCounts says "1 row added, 2 changed".
-func ChangeCounts(c outbox.Comparison, s sides) string {
+func ChangeCounts(c projection.Comparison, s sides) string {
 	var parts []string
 	for _, n := range []struct {
 		n    int64
 		kind string
-	}{{c.Added, outbox.RowAdded}, {c.Changed, outbox.RowChanged}, {c.Removed, outbox.RowRemoved}} {
+	}{{c.Added, projection.RowAdded}, {c.Changed, projection.RowChanged}, {c.Removed, projection.RowRemoved}} {
 		switch {
 		case n.n == 0:
 		case len(parts) == 0:

@@ -5,7 +5,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -18,12 +23,12 @@ const (
 
 // causeView is an error group as a block.
 type causeView struct {
-	outbox.AssessedGroup
-	Shown int            // the maximum number of campaigns to name
-	Own   bool           // the block is on the page of failures
-	After *outbox.Marker // the last deploy before it; nil if none is known
+	campaign.AssessedGroup
+	Shown int             // the maximum number of campaigns to name
+	Own   bool            // the block is on the page of failures
+	After *samples.Marker // the last deploy before it; nil if none is known
 	// Explained is why one of its events fails, where the page shows it alone; nil if it is not known
-	Explained *outbox.EventExplanation
+	Explained *projection.EventExplanation
 }
 
 // An error that was first seen within blamedFor of a deploy is put down to it. Of one that was
@@ -35,14 +40,14 @@ const (
 
 // deployBefore is the last deploy, or change of a failing projection, before an error was first
 // seen; nil if none is marked, or if what ran before that had the error, too.
-func deployBefore(markers []outbox.Marker, g outbox.ErrorGroup) *outbox.Marker {
+func deployBefore(markers []samples.Marker, g campaign.ErrorGroup) *samples.Marker {
 	if g.FirstAt == nil {
 		return nil
 	}
 	for i, m := range slices.Backward(markers) {
 		ago := g.FirstAt.Sub(m.At)
-		changed := m.Kind == outbox.MarkerVersion && slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool { return t.Projection == m.Subject })
-		if ago >= 0 && ago < namedFor && (changed || m.Kind == outbox.MarkerDeploy) {
+		changed := m.Kind == samples.MarkerVersion && slices.ContainsFunc(g.Tried, func(t campaign.Tried) bool { return t.Projection == m.Subject })
+		if ago >= 0 && ago < namedFor && (changed || m.Kind == samples.MarkerDeploy) {
 			earlier := g.EarlierAt != nil && g.EarlierAt.Before(m.At) && ranAt(markers[:i+1], *g.EarlierAt) != m.Version
 			if earlier || happenedBefore(markers[:i+1], g) {
 				return nil
@@ -55,11 +60,11 @@ func deployBefore(markers []outbox.Marker, g outbox.ErrorGroup) *outbox.Marker {
 
 // ranAt is the build, or the version of the projection, that ran at a time before the last of the markers,
 // by those before it; empty if it is not known.
-func ranAt(markers []outbox.Marker, at time.Time) (version string) {
+func ranAt(markers []samples.Marker, at time.Time) (version string) {
 	m := markers[len(markers)-1]
 	for _, one := range markers {
 		switch {
-		case one.Kind != m.Kind || m.Kind == outbox.MarkerVersion && one.Subject != m.Subject:
+		case one.Kind != m.Kind || m.Kind == samples.MarkerVersion && one.Subject != m.Subject:
 		case one.At.After(at):
 			if version == "" {
 				version = one.Previous
@@ -73,24 +78,24 @@ func ranAt(markers []outbox.Marker, at time.Time) (version string) {
 
 // happenedBefore reports whether an error happened with a build or version that ran before the last of the
 // markers, such as on another host, or after a rollback.
-func happenedBefore(markers []outbox.Marker, g outbox.ErrorGroup) bool {
+func happenedBefore(markers []samples.Marker, g campaign.ErrorGroup) bool {
 	m := markers[len(markers)-1]
 	before := map[string]bool{}
 	for _, one := range markers {
-		if one.Kind == m.Kind && (m.Kind == outbox.MarkerDeploy || one.Subject == m.Subject) {
+		if one.Kind == m.Kind && (m.Kind == samples.MarkerDeploy || one.Subject == m.Subject) {
 			before[one.Previous], before[one.Version] = true, true
 		}
 	}
-	return slices.ContainsFunc(g.Tried, func(t outbox.Tried) bool {
+	return slices.ContainsFunc(g.Tried, func(t campaign.Tried) bool {
 		version, known := t.Build, true
-		if m.Kind == outbox.MarkerVersion {
+		if m.Kind == samples.MarkerVersion {
 			version, known = t.ProjectionVersion, t.Projection == m.Subject
 		}
 		return known && version != "" && version != m.Version && before[version]
 	})
 }
 
-func causesOf(groups []outbox.AssessedGroup, shown int) []causeView {
+func causesOf(groups []campaign.AssessedGroup, shown int) []causeView {
 	all := make([]causeView, len(groups))
 	for i, g := range groups {
 		all[i] = causeView{AssessedGroup: g, Shown: shown}
@@ -101,16 +106,16 @@ func causesOf(groups []outbox.AssessedGroup, shown int) []causeView {
 // hue is dead where the error blocks something, or will not be retried.
 func (c causeView) hue() string { return "s-" + string(groupStatus(c.ErrorGroup)) }
 
-func (c causeView) worst() []outbox.CauseCampaign { return c.Worst[:min(len(c.Worst), c.Shown)] }
+func (c causeView) worst() []campaign.CauseCampaign { return c.Worst[:min(len(c.Worst), c.Shown)] }
 
 // requeues reports whether the reader may start an operation for the error. While one runs, another
 // for the remaining rows is offered only on the page of failures.
 func (c causeView) requeues(p ui.Page) bool {
-	return c.Dead > 0 && (c.Own || c.Operation == nil) && p.Offers(outbox.ActionOperationStart)
+	return c.Dead > 0 && (c.Own || c.Operation == nil) && p.Offers(operator.ActionOperationStart)
 }
 
 func (c causeView) requeueLink(p ui.Page) ui.URL {
-	rows := outbox.Selection{Filter: outbox.RequeueFilter{Fingerprint: c.Fingerprint}}
+	rows := operations.Selection{Filter: campaign.RequeueFilter{Fingerprint: c.Fingerprint}}
 	if c.RehearsedHeads > 0 && !c.PartlyRehearsed() {
 		return p.Links.CanaryOf(c.Rehearsal, rows)
 	}
@@ -134,7 +139,7 @@ func (c causeView) statement(p ui.Page) ui.URL {
 // rehearseClass makes the rehearsal the way forward where the statement is shown already, or where only
 // some campaigns were rehearsed.
 func (c causeView) rehearseClass() string {
-	if c.Explained != nil || c.Remedy() == outbox.RemedyRehearse {
+	if c.Explained != nil || c.Remedy() == campaign.RemedyRehearse {
 		return "primary"
 	}
 	return ""
@@ -145,14 +150,14 @@ func (c causeView) rowsLink(p ui.Page) ui.URL {
 	if c.OnlyRehearsed() {
 		return p.Links.FailureGroup(c.Fingerprint)
 	}
-	return p.Links.Rows(outbox.RowFilter{Status: groupStatus(c.ErrorGroup), Fingerprint: c.Fingerprint})
+	return p.Links.Rows(campaign.RowFilter{Status: groupStatus(c.ErrorGroup), Fingerprint: c.Fingerprint})
 }
 
 // triedShown is the maximum number of builds and versions that a block names.
 const triedShown = 3
 
 // tried are the builds and versions that the error happened with, latest first.
-func (c causeView) tried() []outbox.Tried { return c.Tried[:min(len(c.Tried), triedShown)] }
+func (c causeView) tried() []campaign.Tried { return c.Tried[:min(len(c.Tried), triedShown)] }
 
 // nowWord says whether a build is the one that is running now, or a version the one that is loaded.
 func nowWord(is string, same bool) string {
@@ -192,20 +197,20 @@ func clockTime(t, now time.Time) string {
 func heroNumbers(p ui.Page, v Overview) []cell {
 	s := v.Summary
 	behind := cell{number: ui.Num(s.Lag.Events), name: ui.Verb(s.Lag.Events, "event behind", "events behind"), sub: "in " + ui.Count(s.Campaigns.Lagging, "campaign", "campaigns"),
-		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(outbox.StateLagging), zero: s.Lag.Events == 0,
-		link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortLag})}
-	if slices.ContainsFunc(s.Held, outbox.HeldProjection.Lacks) {
+		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(campaign.StateLagging), zero: s.Lag.Events == 0,
+		link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortLag})}
+	if slices.ContainsFunc(s.Held, campaign.HeldProjection.Lacks) {
 		behind.sub += ", live projections only"
 	}
 	oldest := cell{number: "–", name: "oldest retryable", sub: "no event waits for a worker",
 		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
-		testID:  "retryable-age", hue: string(outbox.StateLagging), zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
+		testID:  "retryable-age", hue: string(campaign.StateLagging), zero: true, link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge})}
 	if o := s.OldestRetryable; o != nil {
-		oldest.number, oldest.sub, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, p.Links.Event(o.CampaignID, o.Seq)
+		oldest.number, oldest.sub, oldest.zero, oldest.link = event.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, p.Links.Event(o.CampaignID, o.Seq)
 	}
 	n := len(v.Causes)
 	causes := cell{number: strconv.Itoa(n), name: ui.Verb(int64(n), "failing cause", "failing causes"), sub: "blocking " + ui.Count(s.Campaigns.Blocked, "campaign", "campaigns"),
-		meaning: "Different errors of failed and dead rows", testID: "failing-causes", hue: string(outbox.Dead), zero: n == 0, link: p.Links.Failures()}
+		meaning: "Different errors of failed and dead rows", testID: "failing-causes", hue: string(event.Dead), zero: n == 0, link: p.Links.Failures()}
 	if v.Found.More {
 		causes.number += "+"
 	}

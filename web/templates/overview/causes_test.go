@@ -8,8 +8,9 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -22,9 +23,9 @@ func TestCause_isPutDownToADeployJustBeforeItAlone(t *testing.T) {
 		30 * time.Minute: `ago</time>; the last change was 30 min earlier: <a href="/projections/orders">`,
 		2 * time.Hour:    `ago</time></span>`,
 	} {
-		g := outbox.ErrorGroup{Dead: 1, Heads: 1, Campaigns: 1, FirstAt: &first, Tried: []outbox.Tried{{Projection: "orders"}}}
-		m := outbox.Marker{At: first.Add(-ago), Kind: outbox.MarkerVersion, Subject: "orders", Version: "v2", Host: "h"}
-		c := causeView{AssessedGroup: outbox.AssessedGroup{ErrorGroup: g}, After: deployBefore([]outbox.Marker{m}, g)}
+		g := campaign.ErrorGroup{Dead: 1, Heads: 1, Campaigns: 1, FirstAt: &first, Tried: []campaign.Tried{{Projection: "orders"}}}
+		m := samples.Marker{At: first.Add(-ago), Kind: samples.MarkerVersion, Subject: "orders", Version: "v2", Host: "h"}
+		c := causeView{AssessedGroup: campaign.AssessedGroup{ErrorGroup: g}, After: deployBefore([]samples.Marker{m}, g)}
 		html := string(must.Get(templ.ToGoHTML(t.Context(), cause(ui.Page{Now: first.Add(time.Minute)}, c))).Or(t))
 		text := html
 		must.Hold(t, strings.Contains(text, want), "%v before: lacks %q:\n%s", ago, want, text)
@@ -36,34 +37,34 @@ func TestDeployBefore_isNotOneWhoseErrorIsOlder(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, 11, 21, 7, 40, 0, 0, time.UTC)
 	at := func(m int) time.Time { return first.Add(time.Duration(m) * time.Minute) }
-	version := func(m int, from, to string) outbox.Marker {
-		return outbox.Marker{At: at(m), Kind: outbox.MarkerVersion, Subject: "orders", Previous: from, Version: to}
+	version := func(m int, from, to string) samples.Marker {
+		return samples.Marker{At: at(m), Kind: samples.MarkerVersion, Subject: "orders", Previous: from, Version: to}
 	}
-	build := outbox.Marker{At: at(-1), Kind: outbox.MarkerDeploy, Previous: "b1", Version: "b2"}
-	tried := func(versions ...string) (all []outbox.Tried) {
+	build := samples.Marker{At: at(-1), Kind: samples.MarkerDeploy, Previous: "b1", Version: "b2"}
+	tried := func(versions ...string) (all []campaign.Tried) {
 		for _, v := range versions {
-			all = append(all, outbox.Tried{Build: "b2", Projection: "orders", ProjectionVersion: v})
+			all = append(all, campaign.Tried{Build: "b2", Projection: "orders", ProjectionVersion: v})
 		}
 		return all
 	}
 	for name, c := range map[string]struct {
-		markers []outbox.Marker
-		tried   []outbox.Tried
+		markers []samples.Marker
+		tried   []campaign.Tried
 		earlier *time.Time
 		want    bool
 	}{
-		"a deploy":                         {[]outbox.Marker{version(-1, "v1", "v2")}, tried("v2"), nil, true},
-		"a failed fix after it":            {[]outbox.Marker{version(-1, "v1", "v2"), version(5, "v2", "v3")}, tried("v3", "v2"), nil, true},
-		"a rollback that failed, too":      {[]outbox.Marker{version(-1, "v1", "v2"), version(5, "v2", "v1")}, tried("v1", "v2"), nil, false},
-		"one before the version before it": {[]outbox.Marker{version(-9, "v0", "v1"), version(-1, "v1", "v2")}, tried("v0", "v2"), nil, false},
-		"settled rows failed before it":    {[]outbox.Marker{version(-1, "v1", "v2")}, tried("v2"), new(at(-30)), false},
-		"the same bad version again":       {[]outbox.Marker{version(-40, "v1", "v2"), version(-20, "v2", "v1"), version(-1, "v1", "v2")}, tried("v2"), new(at(-39)), true},
-		"settled rows failed between them": {[]outbox.Marker{version(-40, "v1", "v2"), version(-20, "v2", "v1"), version(-1, "v1", "v2")}, tried("v2"), new(at(-10)), false},
-		"settled rows failed after it":     {[]outbox.Marker{version(-3, "v1", "v2")}, tried("v2"), new(at(-2)), true},
-		"a build":                          {[]outbox.Marker{build}, tried("v2"), nil, true},
-		"a build and the one before it":    {[]outbox.Marker{build}, append(tried("v2"), outbox.Tried{Build: "b1"}), nil, false},
+		"a deploy":                         {[]samples.Marker{version(-1, "v1", "v2")}, tried("v2"), nil, true},
+		"a failed fix after it":            {[]samples.Marker{version(-1, "v1", "v2"), version(5, "v2", "v3")}, tried("v3", "v2"), nil, true},
+		"a rollback that failed, too":      {[]samples.Marker{version(-1, "v1", "v2"), version(5, "v2", "v1")}, tried("v1", "v2"), nil, false},
+		"one before the version before it": {[]samples.Marker{version(-9, "v0", "v1"), version(-1, "v1", "v2")}, tried("v0", "v2"), nil, false},
+		"settled rows failed before it":    {[]samples.Marker{version(-1, "v1", "v2")}, tried("v2"), new(at(-30)), false},
+		"the same bad version again":       {[]samples.Marker{version(-40, "v1", "v2"), version(-20, "v2", "v1"), version(-1, "v1", "v2")}, tried("v2"), new(at(-39)), true},
+		"settled rows failed between them": {[]samples.Marker{version(-40, "v1", "v2"), version(-20, "v2", "v1"), version(-1, "v1", "v2")}, tried("v2"), new(at(-10)), false},
+		"settled rows failed after it":     {[]samples.Marker{version(-3, "v1", "v2")}, tried("v2"), new(at(-2)), true},
+		"a build":                          {[]samples.Marker{build}, tried("v2"), nil, true},
+		"a build and the one before it":    {[]samples.Marker{build}, append(tried("v2"), campaign.Tried{Build: "b1"}), nil, false},
 	} {
-		g := outbox.ErrorGroup{FirstAt: &first, EarlierAt: c.earlier, Tried: c.tried}
+		g := campaign.ErrorGroup{FirstAt: &first, EarlierAt: c.earlier, Tried: c.tried}
 		m := deployBefore(c.markers, g)
 		must.Hold(t, (m != nil) == c.want, "%s: put down to %+v", name, m)
 	}
@@ -72,7 +73,7 @@ func TestDeployBefore_isNotOneWhoseErrorIsOlder(t *testing.T) {
 func TestCounts_ofOneAreSingular(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64][2]string{1: {"event behind", "failing cause"}, 2: {"events behind", "failing causes"}} {
-		v := Overview{Summary: outbox.Summary{Lag: outbox.Lag{Events: n}}, Causes: make([]outbox.AssessedGroup, n)}
+		v := Overview{Summary: campaign.Summary{Lag: campaign.Lag{Events: n}}, Causes: make([]campaign.AssessedGroup, n)}
 		numbers := heroNumbers(ui.Page{}, v)
 		must.Hold(t, numbers[0].name == want[0] && numbers[2].name == want[1], "%d: %q, %q", n, numbers[0].name, numbers[2].name)
 	}
@@ -80,26 +81,26 @@ func TestCounts_ofOneAreSingular(t *testing.T) {
 
 func TestFailuresView_foldsALongListThatRepeatsTheCauses(t *testing.T) {
 	t.Parallel()
-	open := outbox.FailureFilter{Status: outbox.FailureOpen, Limit: 50}
-	failures := func(n int, fingerprint string) (all []outbox.ProjectionFailure) {
+	open := campaign.FailureFilter{Status: campaign.FailureOpen, Limit: 50}
+	failures := func(n int, fingerprint string) (all []campaign.ProjectionFailure) {
 		for i := range n {
-			all = append(all, outbox.ProjectionFailure{CampaignID: fmt.Sprintf("c-%d", i), Fingerprint: fingerprint})
+			all = append(all, campaign.ProjectionFailure{CampaignID: fmt.Sprintf("c-%d", i), Fingerprint: fingerprint})
 		}
 		return all
 	}
 	for _, c := range []struct {
 		name   string
-		filter outbox.FailureFilter
-		stuck  []outbox.ProjectionFailure
+		filter campaign.FailureFilter
+		stuck  []campaign.ProjectionFailure
 		want   bool
 	}{
 		{"long and repeated", open, failures(20, "no seat"), true},
 		{"short", open, failures(campaignsOnPage, "no seat"), false},
 		{"with an error that is no cause", open, append(failures(20, "no seat"), failures(1, "quarantined")...), false},
-		{"chosen", outbox.FailureFilter{Status: outbox.FailureOpen, Projection: "seats", Limit: 50}, failures(20, "no seat"), false},
-		{"of all statuses", outbox.FailureFilter{Limit: 50}, failures(20, "no seat"), false},
+		{"chosen", campaign.FailureFilter{Status: campaign.FailureOpen, Projection: "seats", Limit: 50}, failures(20, "no seat"), false},
+		{"of all statuses", campaign.FailureFilter{Limit: 50}, failures(20, "no seat"), false},
 	} {
-		v := FailuresView{Filter: c.filter, All: []outbox.AssessedGroup{{ErrorGroup: outbox.ErrorGroup{Fingerprint: "no seat"}}}}
+		v := FailuresView{Filter: c.filter, All: []campaign.AssessedGroup{{ErrorGroup: campaign.ErrorGroup{Fingerprint: "no seat"}}}}
 		v.Stuck.Items = c.stuck
 		must.Equal(t, v.repeated(), c.want, "a list", c.name, "folded")
 	}

@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
-func groupCount(g outbox.ErrorGroup) string {
+func groupCount(g campaign.ErrorGroup) string {
 	more := ""
 	if g.Capped {
 		more = "+"
@@ -28,17 +30,17 @@ func groupCount(g outbox.ErrorGroup) string {
 }
 
 // groupStatus is the status by which to list a group's rows.
-func groupStatus(g outbox.ErrorGroup) outbox.Status {
+func groupStatus(g campaign.ErrorGroup) event.Status {
 	switch {
 	case g.Dead > 0:
-		return outbox.Dead
+		return event.Dead
 	case g.OnlyRehearsed():
-		return outbox.Pending
+		return event.Pending
 	}
-	return outbox.Failed
+	return event.Failed
 }
 
-func talliesText(all []outbox.Tally) string {
+func talliesText(all []campaign.Tally) string {
 	const shown = 6
 	var words []string
 	for i, t := range all {
@@ -52,13 +54,13 @@ func talliesText(all []outbox.Tally) string {
 }
 
 // groupID is a group's element id on its page.
-func groupID(g outbox.ErrorGroup) string {
+func groupID(g campaign.ErrorGroup) string {
 	sum := sha256.Sum256([]byte(g.Fingerprint))
 	return "e-" + hex.EncodeToString(sum[:6])
 }
 
-func retryGroupForm(g outbox.ErrorGroup) string { return "retry-form-" + groupID(g) }
-func noteForm(g outbox.ErrorGroup) string       { return "note-form-" + groupID(g) }
+func retryGroupForm(g campaign.ErrorGroup) string { return "retry-form-" + groupID(g) }
+func noteForm(g campaign.ErrorGroup) string       { return "note-form-" + groupID(g) }
 
 // groupForms are the ids of the page's forms.
 func groupForms(v FailuresView) (forms []string) {
@@ -69,8 +71,8 @@ func groupForms(v FailuresView) (forms []string) {
 }
 
 // groupActions are the actions on the rows of error groups.
-func groupActions(p ui.Page, groups []outbox.AssessedGroup) []outbox.Action {
-	var all []outbox.Action
+func groupActions(p ui.Page, groups []campaign.AssessedGroup) []operator.Action {
+	var all []operator.Action
 	for _, g := range groups {
 		all = append(all, ui.Rehearsing(p, g.Fingerprint, g.Actions()...)...)
 	}

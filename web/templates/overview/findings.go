@@ -3,8 +3,9 @@ package overview
 import (
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -12,7 +13,7 @@ import (
 const itemsNamed = 5
 
 // toldElsewhere are the kinds of findings that the overview has a section of its own for.
-var toldElsewhere = []finding.Kind{outbox.FindsBlocked, outbox.FindsFailing, outbox.FindsLag, outbox.FindsPaused, outbox.FindsPausedHere, outbox.FindsNotDelivered}
+var toldElsewhere = []finding.Kind{campaign.FindsBlocked, campaign.FindsFailing, campaign.FindsLag, campaign.FindsPaused, campaign.FindsPausedHere, campaign.FindsNotDelivered}
 
 func hasBlock(f finding.Finding) bool { return !slices.Contains(toldElsewhere, f.Kind) }
 
@@ -36,5 +37,5 @@ func hueOf(l finding.Level) string {
 
 // leads reports whether the reader may use the page of a finding.
 func leads(p ui.Page, f finding.Finding) bool {
-	return f.Link != "" && (!f.Runs || p.Offers(outbox.ActionRunStart))
+	return f.Link != "" && (!f.Runs || p.Offers(operator.ActionRunStart))
 }

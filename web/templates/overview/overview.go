@@ -4,8 +4,10 @@ package overview
 import (
 	"slices"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -16,50 +18,50 @@ type cell struct {
 	link                                           ui.URL
 }
 
-func stripCells(p ui.Page, s outbox.Summary) []cell {
+func stripCells(p ui.Page, s campaign.Summary) []cell {
 	var cells []cell
-	for _, status := range outbox.Statuses {
+	for _, status := range event.Statuses {
 		n := s.Counts.Of(status)
 		cells = append(cells, cell{name: string(status), glyph: ui.StatusGlyph(status), hue: string(status), number: ui.Num(n),
-			meaning: "Rows that " + statusMeaning(status), testID: "count-" + string(status), zero: n == 0, link: p.Links.Rows(outbox.RowFilter{Status: status})})
+			meaning: "Rows that " + statusMeaning(status), testID: "count-" + string(status), zero: n == 0, link: p.Links.Rows(campaign.RowFilter{Status: status})})
 	}
 	states := []struct {
-		state   outbox.State
+		state   campaign.State
 		n       int64
 		meaning string
 		testID  string
 	}{
-		{outbox.StateBlocked, s.Campaigns.Blocked, "Campaigns blocked by a permanently failed event", ""},
-		{outbox.StatePaused, s.Campaigns.Paused, "Campaigns paused by an operator", ""},
-		{outbox.StateDiverged, s.Campaigns.Diverged, "Diverged: campaigns whose projections were built from another journal", ""},
-		{outbox.StateUnverifiable, s.Campaigns.Unverifiable, "Campaigns whose journal the last verify could not replay", "count-unverifiable"},
-		{outbox.StateDrifted, s.Campaigns.Drifted, "Drift: campaigns whose live rows differed from the journal at the last verification", "count-drifted"},
+		{campaign.StateBlocked, s.Campaigns.Blocked, "Campaigns blocked by a permanently failed event", ""},
+		{campaign.StatePaused, s.Campaigns.Paused, "Campaigns paused by an operator", ""},
+		{campaign.StateDiverged, s.Campaigns.Diverged, "Diverged: campaigns whose projections were built from another journal", ""},
+		{campaign.StateUnverifiable, s.Campaigns.Unverifiable, "Campaigns whose journal the last verify could not replay", "count-unverifiable"},
+		{campaign.StateDrifted, s.Campaigns.Drifted, "Drift: campaigns whose live rows differed from the journal at the last verification", "count-drifted"},
 	}
 	for _, x := range states {
-		if x.state == outbox.StateUnverifiable && x.n == 0 {
+		if x.state == campaign.StateUnverifiable && x.n == 0 {
 			continue // it is rare
 		}
 		name := string(x.state)
-		if x.state == outbox.StatePaused { // projections and publishers can be, too
+		if x.state == campaign.StatePaused { // projections and publishers can be, too
 			name = "paused campaigns"
 		}
 		cells = append(cells, cell{name: name, glyph: ui.StateGlyph(x.state), hue: string(x.state), number: ui.Num(x.n),
-			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(outbox.CampaignFilter{State: x.state})})
+			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(campaign.CampaignFilter{State: x.state})})
 	}
-	oldest := cell{name: "oldest event", glyph: ui.StateGlyph(outbox.StateLagging), hue: string(outbox.StateLagging), number: "none", testID: "oldest-age",
-		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(outbox.CampaignFilter{Sort: outbox.SortAge})}
+	oldest := cell{name: "oldest event", glyph: ui.StateGlyph(campaign.StateLagging), hue: string(campaign.StateLagging), number: "none", testID: "oldest-age",
+		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge})}
 	if o := s.Oldest; o != nil {
-		oldest.number, oldest.zero, oldest.link = outbox.Age(p.Now.Sub(o.EnqueuedAt)), false, p.Links.Event(o.CampaignID, o.Seq)
+		oldest.number, oldest.zero, oldest.link = event.Age(p.Now.Sub(o.EnqueuedAt)), false, p.Links.Event(o.CampaignID, o.Seq)
 	}
 	skips := cell{name: "skipped", glyph: ui.SkippedGlyph, hue: "skipped", number: ui.Num(s.Campaigns.Skips), testID: "count-skips",
-		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(outbox.AuditFilter{Action: outbox.ActionSkip})}
+		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(operator.AuditFilter{Action: operator.ActionSkip})}
 	return append(cells, oldest, skips)
 }
 
 // offs are the settings that apply events otherwise, or keep changes from being made.
 func offs(p ui.Page, v Overview) []ui.NamedText {
 	var all []ui.NamedText
-	if v.Summary.Mode == outbox.ModeInline {
+	if v.Summary.Mode == campaign.ModeInline {
 		all = append(all, ui.NamedText{Name: ui.ModeName(v.Summary.Mode), Value: ui.ModeMeaning(v.Summary.Mode)})
 	}
 	if p.ReadOnly {
@@ -70,16 +72,16 @@ func offs(p ui.Page, v Overview) []ui.NamedText {
 
 // stopped are the findings that say so of something, and not of campaigns.
 func (v Overview) stopped() finding.List {
-	all := v.Findings.Of(outbox.FindsWorker, outbox.FindsShadow, outbox.FindsNotLoaded, outbox.FindsNotDelivered)
+	all := v.Findings.Of(campaign.FindsWorker, campaign.FindsShadow, campaign.FindsNotLoaded, campaign.FindsNotDelivered)
 	return slices.DeleteFunc(all, func(f finding.Finding) bool { return f.Level == finding.Busy }) // a worker is about to start
 }
 
 // heldLink links to a projection, or, if it is paused for some campaigns, to those.
-func heldLink(p ui.Page, h outbox.HeldProjection) ui.URL {
+func heldLink(p ui.Page, h campaign.HeldProjection) ui.URL {
 	if h.Paused != nil {
 		return p.Links.Projection(h.Projection)
 	}
-	return p.Links.ProjectionCursors(outbox.CursorFilter{Projection: h.Projection, State: outbox.CursorPaused})
+	return p.Links.ProjectionCursors(campaign.CursorFilter{Projection: h.Projection, State: campaign.CursorPaused})
 }
 
 // Limits on the drifted campaigns and active runs that the overview names.
@@ -89,16 +91,16 @@ const (
 
 func curlAppend(p ui.Page) string {
 	return p.Curl() + "-H 'Content-Type: application/json' \\\n  -d '{\"event_type\":\"campaign.created\",\"payload\":{\"name\":\"Cinder Ford\"}}' \\\n  " +
-		outbox.ShellWord(p.Origin+string(p.Links.API().Events("c-1")))
+		event.ShellWord(p.Origin+string(p.Links.API().Events("c-1")))
 }
 
-func statusMeaning(s outbox.Status) string {
+func statusMeaning(s event.Status) string {
 	switch s {
-	case outbox.Pending:
+	case event.Pending:
 		return "wait for their turn"
-	case outbox.Processing:
+	case event.Processing:
 		return "held by a worker now"
-	case outbox.Failed:
+	case event.Failed:
 		return "will be retried"
 	default:
 		return "need an operator"
@@ -106,15 +108,15 @@ func statusMeaning(s outbox.Status) string {
 }
 
 // troubleActions are the actions on the objects that the overview lists.
-func troubleActions(p ui.Page, v Overview) []outbox.Action {
-	var all []outbox.Action
+func troubleActions(p ui.Page, v Overview) []operator.Action {
+	var all []operator.Action
 	for _, g := range v.Causes[:min(len(v.Causes), causesShown)] {
 		if g.Dead > 0 {
-			all = append(all, outbox.ActionOperationStart)
+			all = append(all, operator.ActionOperationStart)
 		}
 	}
 	if slices.ContainsFunc(v.blocks(), func(f finding.Finding) bool { return f.Runs }) {
-		all = append(all, outbox.ActionRunStart)
+		all = append(all, operator.ActionRunStart)
 	}
 	return all
 }

@@ -4,32 +4,36 @@ package projections
 import (
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // ProjectionView is one projection, the campaigns in which it is not live, its open failures, and
 // operators' actions on it.
 type ProjectionView struct {
-	outbox.ProjectionDetail
-	Filter   outbox.CursorFilter `redact:"-"`
-	Cursors  outbox.Page[outbox.CampaignCursor]
-	Failures outbox.Page[outbox.ProjectionFailure]
-	Acts     []outbox.AuditEntry
-	Passed   outbox.QuarantinePassed
-	Range    outbox.Range `redact:"-"`
-	History  outbox.History
+	campaign.ProjectionDetail
+	Filter   campaign.CursorFilter `redact:"-"`
+	Cursors  event.Page[campaign.CampaignCursor]
+	Failures event.Page[campaign.ProjectionFailure]
+	Acts     []operator.AuditEntry
+	Passed   replay.QuarantinePassed
+	Range    samples.Range `redact:"-"`
+	History  samples.History
 }
 
 // ProjectionsView is the list of the loaded projections.
 type ProjectionsView struct {
-	Loaded []outbox.ProjectionInfo
-	Left   []outbox.ProjectionInfo // loaded earlier, and not now
+	Loaded []campaign.ProjectionInfo
+	Left   []campaign.ProjectionInfo // loaded earlier, and not now
 }
 
 type diffLine struct{ class, text string }
 
-func diffLines(c outbox.DefinitionChange) []diffLine {
+func diffLines(c campaign.DefinitionChange) []diffLine {
 	var all []diffLine
 	for line := range strings.Lines(c.Diff) {
 		all = append(all, diffLine{map[byte]string{'+': "added", '-': "removed", '@': "place"}[line[0]], ui.Visible(strings.TrimSuffix(line, "\n"))})
@@ -38,7 +42,7 @@ func diffLines(c outbox.DefinitionChange) []diffLine {
 }
 
 // notFollowed says in how many campaigns a projection is not live.
-func notFollowed(i outbox.ProjectionInfo) string {
+func notFollowed(i campaign.ProjectionInfo) string {
 	n := i.NotLive()
 	switch {
 	case n == 0 && i.Blocking > 0:
@@ -52,7 +56,7 @@ func notFollowed(i outbox.ProjectionInfo) string {
 }
 
 // heldUp says how many campaigns wait for a projection that blocks some, blocked or to be retried.
-func heldUp(i outbox.ProjectionInfo) string {
+func heldUp(i campaign.ProjectionInfo) string {
 	least := ""
 	if i.CountsCapped {
 		least = "at least "
@@ -72,15 +76,15 @@ func AtLeast(n int64, capped bool) string {
 func PauseFormID(projection string) string { return "hold-" + projection }
 
 // pauseVerb is what the action on a projection does: it pauses or resumes it.
-func pauseVerb(a outbox.Action) string {
-	if a == outbox.ActionProjectionResume {
+func pauseVerb(a operator.Action) string {
+	if a == operator.ActionProjectionResume {
 		return "Resume"
 	}
 	return "Pause"
 }
 
 // pauseTwins are the shell equivalents of pausing a projection for all campaigns, or resuming it.
-func pauseTwins(p ui.Page, i outbox.ProjectionInfo) ui.Twins {
+func pauseTwins(p ui.Page, i campaign.ProjectionInfo) ui.Twins {
 	t := p.AsksOn(i.Action(), nil, i.Name)
 	if !p.CommandLoads(i.Name) {
 		t.CLI = ""
@@ -89,14 +93,14 @@ func pauseTwins(p ui.Page, i outbox.ProjectionInfo) ui.Twins {
 }
 
 // FailureStatuses are the choices of the list of failures.
-var FailureStatuses = []outbox.FailureStatus{outbox.FailureOpen, outbox.FailureResolved, ""}
+var FailureStatuses = []campaign.FailureStatus{campaign.FailureOpen, campaign.FailureResolved, ""}
 
 // asideStates are the choices of the list of cursors.
-var asideStates = []string{"", outbox.CursorQuarantined, outbox.CursorPaused, outbox.CursorBehind}
+var asideStates = []string{"", campaign.CursorQuarantined, campaign.CursorPaused, campaign.CursorBehind}
 
 // cursorActions are the actions on the projections of a campaign.
-func cursorActions(list []outbox.Cursor) []outbox.Action {
-	var all []outbox.Action
+func cursorActions(list []campaign.Cursor) []operator.Action {
+	var all []operator.Action
 	for _, c := range list {
 		if a := c.Action(); a != "" {
 			all = append(all, a)
@@ -105,10 +109,10 @@ func cursorActions(list []outbox.Cursor) []outbox.Action {
 	return all
 }
 
-func listedHoldActions(list []outbox.ProjectionInfo) []outbox.Action {
-	all := make([]outbox.Action, 0, len(list)+1)
+func listedHoldActions(list []campaign.ProjectionInfo) []operator.Action {
+	all := make([]operator.Action, 0, len(list)+1)
 	for _, i := range list {
 		all = append(all, i.Action())
 	}
-	return append(all, outbox.ActionRunStart)
+	return append(all, operator.ActionRunStart)
 }

@@ -10,7 +10,11 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"cmp"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/charts"
 	"github.com/outboxweb/outboxweb/web/templates/jobs"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
@@ -140,7 +144,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var5 string
 			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs("left-" + i.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 32, Col: 53}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 53}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -153,7 +157,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var6 templ.SafeURL
 			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(i.Name))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 32, Col: 103}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 103}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -166,7 +170,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var7 string
 			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(i.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 32, Col: 120}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 120}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -179,7 +183,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(i.Held().AdvancedWithout())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 32, Col: 229}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 229}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {
@@ -192,7 +196,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var9 string
 			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(i.Held().OnceLoaded())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 32, Col: 255}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 255}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -211,7 +215,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var10 string
 			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs("projection-" + i.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 35, Col: 65}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 39, Col: 65}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
@@ -224,7 +228,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs("projection-" + i.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 34}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 40, Col: 34}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -237,7 +241,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var12 templ.SafeURL
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(i.Name))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 40, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -250,7 +254,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 			var templ_7745c5c3_Var13 string
 			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(i.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 36, Col: 90}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 40, Col: 90}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 			if templ_7745c5c3_Err != nil {
@@ -276,7 +280,7 @@ func ProjectionsLive(p ui.Page, v ProjectionsView) templ.Component {
 				var templ_7745c5c3_Var14 string
 				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(pauseVerb(i.Action()) + " for all campaigns")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 41, Col: 60}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 45, Col: 60}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -338,7 +342,7 @@ func cursorState(state string) templ.Component {
 }
 
 // projectionStanding shows what is unusual about a projection.
-func projectionStanding(p ui.Page, i outbox.ProjectionInfo) templ.Component {
+func projectionStanding(p ui.Page, i campaign.ProjectionInfo) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -364,7 +368,7 @@ func projectionStanding(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if i.Blocking > 0 {
-			templ_7745c5c3_Err = ui.Badge(ui.StatusLook(outbox.Dead), "blocking").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Badge(ui.StatusLook(event.Dead), "blocking").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -375,7 +379,7 @@ func projectionStanding(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 			var templ_7745c5c3_Var17 string
 			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(" " + heldUp(i))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 59, Col: 20}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 63, Col: 20}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
@@ -386,7 +390,7 @@ func projectionStanding(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if i.Blocking == 0 || i.State() != outbox.CursorLive {
+		if i.Blocking == 0 || i.State() != campaign.CursorLive {
 			templ_7745c5c3_Err = cursorState(i.State()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -400,7 +404,7 @@ func projectionStanding(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 			var templ_7745c5c3_Var18 string
 			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(i.Paused.By)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 65, Col: 44}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 69, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 			if templ_7745c5c3_Err != nil {
@@ -426,7 +430,7 @@ func projectionStanding(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 			var templ_7745c5c3_Var19 string
 			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(notFollowed(i))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 69, Col: 19}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 73, Col: 19}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -483,7 +487,7 @@ func projectionStanding(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 	})
 }
 
-func projectionCounts(p ui.Page, i outbox.ProjectionInfo) templ.Component {
+func projectionCounts(p ui.Page, i campaign.ProjectionInfo) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -508,23 +512,23 @@ func projectionCounts(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Fact("Quarantined", ui.Link(p.Links.ProjectionCursors(outbox.CursorFilter{Projection: i.Name, State: outbox.CursorQuarantined}), AtLeast(i.Quarantined, i.CountsCapped)), ui.Sub("quarantined after a failure")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Fact("Quarantined", ui.Link(p.Links.ProjectionCursors(campaign.CursorFilter{Projection: i.Name, State: campaign.CursorQuarantined}), AtLeast(i.Quarantined, i.CountsCapped)), ui.Sub("quarantined after a failure")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Fact("Paused", ui.Link(p.Links.ProjectionCursors(outbox.CursorFilter{Projection: i.Name, State: outbox.CursorPaused}), AtLeast(i.PausedCampaigns, i.CountsCapped)), ui.Sub("paused by an operator")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Fact("Paused", ui.Link(p.Links.ProjectionCursors(campaign.CursorFilter{Projection: i.Name, State: campaign.CursorPaused}), AtLeast(i.PausedCampaigns, i.CountsCapped)), ui.Sub("paused by an operator")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Fact("To be replayed", ui.Link(p.Links.ProjectionCursors(outbox.CursorFilter{Projection: i.Name, State: outbox.CursorBehind}), AtLeast(i.Behind, i.CountsCapped)), ui.Sub("resumed, or loaded again")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Fact("To be replayed", ui.Link(p.Links.ProjectionCursors(campaign.CursorFilter{Projection: i.Name, State: campaign.CursorBehind}), AtLeast(i.Behind, i.CountsCapped)), ui.Sub("resumed, or loaded again")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Fact("Blocking", ui.Link(p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen, Projection: i.Name}), AtLeast(i.Blocking, i.CountsCapped)), ui.Sub(ui.Verb(i.Blocking, "campaign waiting for it", "campaigns waiting for it"))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Fact("Blocking", ui.Link(p.Links.StuckOf(campaign.FailureFilter{Status: campaign.FailureOpen, Projection: i.Name}), AtLeast(i.Blocking, i.CountsCapped)), ui.Sub(ui.Verb(i.Blocking, "campaign waiting for it", "campaigns waiting for it"))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Fact("Open failures", ui.Link(p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen, Projection: i.Name}), AtLeast(i.OpenFailures, i.CountsCapped))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Fact("Open failures", ui.Link(p.Links.StuckOf(campaign.FailureFilter{Status: campaign.FailureOpen, Projection: i.Name}), AtLeast(i.OpenFailures, i.CountsCapped))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -563,7 +567,7 @@ func projectionCounts(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 				var templ_7745c5c3_Var22 string
 				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int64(i.MaxAttempts), "failed attempt", "failed attempts"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 101, Col: 80}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 105, Col: 80}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -577,7 +581,7 @@ func projectionCounts(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 				var templ_7745c5c3_Var23 string
 				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(p.Setting("--max-attempts", "MaxAttempts"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 103, Col: 109}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 107, Col: 109}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 				if templ_7745c5c3_Err != nil {
@@ -611,7 +615,7 @@ func projectionCounts(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 }
 
 // holdForAll is the form that pauses a projection for all campaigns, or resumes it.
-func holdForAll(p ui.Page, i outbox.ProjectionInfo) templ.Component {
+func holdForAll(p ui.Page, i campaign.ProjectionInfo) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -666,7 +670,7 @@ func holdForAll(p ui.Page, i outbox.ProjectionInfo) templ.Component {
 }
 
 // pauseForm is the form of an action on a projection; what it is done to ends the words of its button.
-func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Component {
+func pauseForm(p ui.Page, a operator.Action, projection, what string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -694,7 +698,7 @@ func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Compon
 		var templ_7745c5c3_Var27 string
 		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(PauseFormID(projection))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 124, Col: 35}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 128, Col: 35}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 		if templ_7745c5c3_Err != nil {
@@ -707,7 +711,7 @@ func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Compon
 		var templ_7745c5c3_Var28 templ.SafeURL
 		templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(a, projection))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 124, Col: 102}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 128, Col: 102}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 		if templ_7745c5c3_Err != nil {
@@ -721,7 +725,7 @@ func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Compon
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if a == outbox.ActionProjectionResume {
+		if a == operator.ActionProjectionResume {
 			templ_7745c5c3_Err = ui.Reason(p, "reason-"+projection, "why it can continue", 0).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -733,7 +737,7 @@ func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Compon
 			var templ_7745c5c3_Var29 string
 			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs("resume-" + projection)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 128, Col: 63}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 132, Col: 63}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 			if templ_7745c5c3_Err != nil {
@@ -746,7 +750,7 @@ func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Compon
 			var templ_7745c5c3_Var30 string
 			templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(what)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 128, Col: 79}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 132, Col: 79}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 			if templ_7745c5c3_Err != nil {
@@ -768,7 +772,7 @@ func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Compon
 			var templ_7745c5c3_Var31 string
 			templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs("pause-" + projection)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 131, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 135, Col: 46}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 			if templ_7745c5c3_Err != nil {
@@ -781,7 +785,7 @@ func pauseForm(p ui.Page, a outbox.Action, projection, what string) templ.Compon
 			var templ_7745c5c3_Var32 string
 			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(what)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 131, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 135, Col: 61}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 			if templ_7745c5c3_Err != nil {
@@ -914,7 +918,7 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var37 string
 			templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(text)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 150, Col: 12}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 154, Col: 12}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 			if templ_7745c5c3_Err != nil {
@@ -927,7 +931,7 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var38 templ.SafeURL
 			templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.RunOf(v.Passed.Rehearsal))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 150, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 154, Col: 58}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 			if templ_7745c5c3_Err != nil {
@@ -940,7 +944,7 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var39 string
 			templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(v.Passed.Rehearsal))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 150, Col: 100}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 154, Col: 100}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 			if templ_7745c5c3_Err != nil {
@@ -950,15 +954,15 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if p.Offers(outbox.ActionRunStart) {
+			if p.Offers(operator.ActionRunStart) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 57, "<p><a class=\"button primary\" href=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var40 templ.SafeURL
-				templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewRun(outbox.RunRequest{Kind: outbox.RunReplay, All: true, Projections: []string{v.Name}}))
+				templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewRun(replay.RunRequest{Kind: replay.RunReplay, All: true, Projections: []string{v.Name}}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 152, Col: 139}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 156, Col: 139}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 				if templ_7745c5c3_Err != nil {
@@ -992,7 +996,7 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if drawn := charts.SeriesCharts(p, v.History, v.Name, outbox.SeriesFollowed, outbox.SeriesFailedIn); len(drawn) > 0 {
+		if drawn := charts.SeriesCharts(p, v.History, v.Name, samples.SeriesFollowed, samples.SeriesFailedIn); len(drawn) > 0 {
 			templ_7745c5c3_Err = charts.ChartGrid(drawn).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1031,7 +1035,7 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Withheld(p, v.ProjectionInfo.Action(), outbox.ActionRunStart).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Withheld(p, v.ProjectionInfo.Action(), operator.ActionRunStart).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1081,7 +1085,7 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = ui.ActivitySection(p, v.Acts, outbox.AuditFilter{Target: outbox.ProjectionTarget(v.Name)}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.ActivitySection(p, v.Acts, operator.AuditFilter{Target: operator.ProjectionTarget(v.Name)}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1090,7 +1094,7 @@ func ProjectionLive(p ui.Page, v ProjectionView) templ.Component {
 }
 
 // openFailures is the part of a projection's page with its open failures; none says that there are none.
-func openFailures(p ui.Page, projection string, list []outbox.ProjectionFailure, none string) templ.Component {
+func openFailures(p ui.Page, projection string, list []campaign.ProjectionFailure, none string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1131,7 +1135,7 @@ func openFailures(p ui.Page, projection string, list []outbox.ProjectionFailure,
 				var templ_7745c5c3_Var43 string
 				templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(none)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 196, Col: 77}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 200, Col: 77}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 				if templ_7745c5c3_Err != nil {
@@ -1151,9 +1155,9 @@ func openFailures(p ui.Page, projection string, list []outbox.ProjectionFailure,
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var44 templ.SafeURL
-				templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.StuckOf(outbox.FailureFilter{Status: outbox.FailureOpen, Projection: projection}))
+				templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.StuckOf(campaign.FailureFilter{Status: campaign.FailureOpen, Projection: projection}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 199, Col: 105}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 203, Col: 109}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var44))
 				if templ_7745c5c3_Err != nil {
@@ -1217,9 +1221,9 @@ func asideCursors(p ui.Page, v ProjectionView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var47 templ.SafeURL
-				templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.ProjectionCursors(outbox.CursorFilter{Projection: v.Name, State: state}))
+				templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.ProjectionCursors(campaign.CursorFilter{Projection: v.Name, State: state}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 208, Col: 94}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 212, Col: 96}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 				if templ_7745c5c3_Err != nil {
@@ -1242,7 +1246,7 @@ func asideCursors(p ui.Page, v ProjectionView) templ.Component {
 				var templ_7745c5c3_Var48 string
 				templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(cmp.Or(state, "all"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 208, Col: 161}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 212, Col: 163}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 				if templ_7745c5c3_Err != nil {
@@ -1280,7 +1284,7 @@ func asideCursors(p ui.Page, v ProjectionView) templ.Component {
 						}()
 					}
 					ctx = templ.InitializeContext(ctx)
-					if v.Paused != nil && v.Filter.State != outbox.CursorQuarantined && v.Filter.State != outbox.CursorBehind {
+					if v.Paused != nil && v.Filter.State != campaign.CursorQuarantined && v.Filter.State != campaign.CursorBehind {
 						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 82, "No campaign has advanced since the pause.")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
@@ -1293,7 +1297,7 @@ func asideCursors(p ui.Page, v ProjectionView) templ.Component {
 						var templ_7745c5c3_Var50 string
 						templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(v.Filter.State)
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 219, Col: 25}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 223, Col: 25}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 						if templ_7745c5c3_Err != nil {
@@ -1316,7 +1320,7 @@ func asideCursors(p ui.Page, v ProjectionView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = ui.Table(p, "stack", CursorColumns(), v.Cursors.Items, func(c *outbox.CampaignCursor) templ.OrderedAttributes {
+				templ_7745c5c3_Err = ui.Table(p, "stack", CursorColumns(), v.Cursors.Items, func(c *campaign.CampaignCursor) templ.OrderedAttributes {
 					return ui.Marks("data-testid", "cursor-"+c.CampaignID)
 				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
@@ -1342,22 +1346,22 @@ func asideCursors(p ui.Page, v ProjectionView) templ.Component {
 }
 
 // CursorColumns are the columns of the campaigns in which a projection is not live.
-func CursorColumns() []ui.Column[outbox.CampaignCursor] {
+func CursorColumns() []ui.Column[campaign.CampaignCursor] {
 	return ui.Without(cursorColumns(cursorStanding), "Projection", "Generation", "Built")
 }
 
 // cursorColumns are the columns of projections in campaigns; standing shows the state of one.
-func cursorColumns(standing func(*ui.Page, *outbox.CampaignCursor) templ.Component) []ui.Column[outbox.CampaignCursor] {
-	return []ui.Column[outbox.CampaignCursor]{
-		{Head: "Campaign", Print: "CAMPAIGN", Row: true, Most: ui.IDShown, Code: true, Free: true, Text: func(c *outbox.CampaignCursor) any { return c.CampaignID }, To: func(p *ui.Page, c *outbox.CampaignCursor) ui.URL { return p.Links.Campaign(c.CampaignID) }},
-		{Head: "Projection", Row: true, Code: true, Text: func(c *outbox.CampaignCursor) any { return c.Projection }, To: func(p *ui.Page, c *outbox.CampaignCursor) ui.URL { return p.Links.Projection(c.Projection) }},
-		{Head: "State", Print: "STATE", Text: func(c *outbox.CampaignCursor) any { return c.State }, Cell: standing},
-		{Head: "Applied", Print: "APPLIED", Class: "n", Text: func(c *outbox.CampaignCursor) any { return c.AppliedSeq }},
-		{Head: "Behind", Print: "LAG", Class: "n", Text: func(c *outbox.CampaignCursor) any { return c.LagEvents }, Sub: cursorLag},
+func cursorColumns(standing func(*ui.Page, *campaign.CampaignCursor) templ.Component) []ui.Column[campaign.CampaignCursor] {
+	return []ui.Column[campaign.CampaignCursor]{
+		{Head: "Campaign", Print: "CAMPAIGN", Row: true, Most: ui.IDShown, Code: true, Free: true, Text: func(c *campaign.CampaignCursor) any { return c.CampaignID }, To: func(p *ui.Page, c *campaign.CampaignCursor) ui.URL { return p.Links.Campaign(c.CampaignID) }},
+		{Head: "Projection", Row: true, Code: true, Text: func(c *campaign.CampaignCursor) any { return c.Projection }, To: func(p *ui.Page, c *campaign.CampaignCursor) ui.URL { return p.Links.Projection(c.Projection) }},
+		{Head: "State", Print: "STATE", Text: func(c *campaign.CampaignCursor) any { return c.State }, Cell: standing},
+		{Head: "Applied", Print: "APPLIED", Class: "n", Text: func(c *campaign.CampaignCursor) any { return c.AppliedSeq }},
+		{Head: "Behind", Print: "LAG", Class: "n", Text: func(c *campaign.CampaignCursor) any { return c.LagEvents }, Sub: cursorLag},
 		{Head: "Last applied", Cell: cursorApplied},
-		{Head: "Generation", Class: "n", Text: func(c *outbox.CampaignCursor) any { return c.Generation }},
-		{Head: "Failure", Print: "FAILURE", Text: func(c *outbox.CampaignCursor) any { return ui.OrZero(c.Failure).Message }, Most: 120, Lead: func(c *outbox.CampaignCursor) string { return "event " + ui.Itoa(c.Failure.Seq) + ": " }, Cell: cursorFailure},
-		{Head: "Built", Text: func(c *outbox.CampaignCursor) any { return c.By() }},
+		{Head: "Generation", Class: "n", Text: func(c *campaign.CampaignCursor) any { return c.Generation }},
+		{Head: "Failure", Print: "FAILURE", Text: func(c *campaign.CampaignCursor) any { return ui.OrZero(c.Failure).Message }, Most: 120, Lead: func(c *campaign.CampaignCursor) string { return "event " + ui.Itoa(c.Failure.Seq) + ": " }, Cell: cursorFailure},
+		{Head: "Built", Text: func(c *campaign.CampaignCursor) any { return c.By() }},
 	}
 }
 
@@ -1391,7 +1395,7 @@ func catchUp(p *ui.Page, run, blockedBy int64) templ.Component {
 			var templ_7745c5c3_Var52 templ.SafeURL
 			templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.RunOf(blockedBy))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 254, Col: 49}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 258, Col: 49}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
 			if templ_7745c5c3_Err != nil {
@@ -1404,7 +1408,7 @@ func catchUp(p *ui.Page, run, blockedBy int64) templ.Component {
 			var templ_7745c5c3_Var53 string
 			templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(blockedBy))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 254, Col: 76}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 258, Col: 76}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var53))
 			if templ_7745c5c3_Err != nil {
@@ -1422,7 +1426,7 @@ func catchUp(p *ui.Page, run, blockedBy int64) templ.Component {
 			var templ_7745c5c3_Var54 templ.SafeURL
 			templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.RunOf(run))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 256, Col: 30}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 260, Col: 30}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
 			if templ_7745c5c3_Err != nil {
@@ -1435,7 +1439,7 @@ func catchUp(p *ui.Page, run, blockedBy int64) templ.Component {
 			var templ_7745c5c3_Var55 string
 			templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(run))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 256, Col: 51}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 260, Col: 51}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 			if templ_7745c5c3_Err != nil {
@@ -1455,7 +1459,7 @@ func catchUp(p *ui.Page, run, blockedBy int64) templ.Component {
 	})
 }
 
-func cursorStanding(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
+func cursorStanding(p *ui.Page, c *campaign.CampaignCursor) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1476,8 +1480,8 @@ func cursorStanding(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 			templ_7745c5c3_Var56 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if c.Failure != nil && c.State == outbox.CursorLive {
-			templ_7745c5c3_Err = ui.Badge(ui.StatusLook(outbox.Dead), "blocking").Render(ctx, templ_7745c5c3_Buffer)
+		if c.Failure != nil && c.State == campaign.CursorLive {
+			templ_7745c5c3_Err = ui.Badge(ui.StatusLook(event.Dead), "blocking").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1492,7 +1496,7 @@ func cursorStanding(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if c.State == outbox.CursorBehind {
+		} else if c.State == campaign.CursorBehind {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 95, "<span class=\"sub\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1514,7 +1518,7 @@ func cursorStanding(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 			var templ_7745c5c3_Var57 string
 			templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(c.Paused.By)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 277, Col: 19}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 281, Col: 19}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
 			if templ_7745c5c3_Err != nil {
@@ -1548,7 +1552,7 @@ func cursorStanding(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 }
 
 // cursorLag is the age of the first event that a projection lacks.
-func cursorLag(c *outbox.CampaignCursor) string {
+func cursorLag(c *campaign.CampaignCursor) string {
 	if c.LagSeconds <= 0 {
 		return ""
 	}
@@ -1556,14 +1560,14 @@ func cursorLag(c *outbox.CampaignCursor) string {
 }
 
 // cursorApplied shows when a projection last applied an event.
-func cursorApplied(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
+func cursorApplied(p *ui.Page, c *campaign.CampaignCursor) templ.Component {
 	if c.LastAppliedAt == nil && c.AppliedSeq > 0 {
 		return ui.WhenOr(time.Time{}, p.Now, "several or unknown")
 	}
 	return ui.WhenOrNever(c.LastAppliedAt, p.Now)
 }
 
-func cursorFailure(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
+func cursorFailure(p *ui.Page, c *campaign.CampaignCursor) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1597,7 +1601,7 @@ func cursorFailure(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 			var templ_7745c5c3_Var59 templ.SafeURL
 			templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Event(c.CampaignID, c.Failure.Seq))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 308, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 312, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 			if templ_7745c5c3_Err != nil {
@@ -1610,7 +1614,7 @@ func cursorFailure(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 			var templ_7745c5c3_Var60 string
 			templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(c.Failure.Seq))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 308, Col: 88}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 312, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 			if templ_7745c5c3_Err != nil {
@@ -1623,7 +1627,7 @@ func cursorFailure(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 			var templ_7745c5c3_Var61 string
 			templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(c.Failure.Attempts, "attempt", "attempts"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 308, Col: 154}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 312, Col: 154}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 			if templ_7745c5c3_Err != nil {
@@ -1644,7 +1648,7 @@ func cursorFailure(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 			var templ_7745c5c3_Var62 string
 			templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(ui.FirstLine(c.Failure.Message)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 311, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 315, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 			if templ_7745c5c3_Err != nil {
@@ -1659,7 +1663,7 @@ func cursorFailure(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 	})
 }
 
-func definition(p ui.Page, i outbox.ProjectionDetail) templ.Component {
+func definition(p ui.Page, i campaign.ProjectionDetail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1729,7 +1733,7 @@ func definition(p ui.Page, i outbox.ProjectionDetail) templ.Component {
 						var templ_7745c5c3_Var66 string
 						templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs(v.Version)
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 324, Col: 41}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 328, Col: 41}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 						if templ_7745c5c3_Err != nil {
@@ -1742,7 +1746,7 @@ func definition(p ui.Page, i outbox.ProjectionDetail) templ.Component {
 						var templ_7745c5c3_Var67 string
 						templ_7745c5c3_Var67, templ_7745c5c3_Err = templ.JoinStringErrs(v.Named())
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 324, Col: 55}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 328, Col: 55}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var67))
 						if templ_7745c5c3_Err != nil {
@@ -1771,7 +1775,7 @@ func definition(p ui.Page, i outbox.ProjectionDetail) templ.Component {
 			var templ_7745c5c3_Var68 string
 			templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int64(len(i.EventTypes)), "event type", "event types"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 331, Col: 77}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 335, Col: 77}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
 			if templ_7745c5c3_Err != nil {
@@ -1787,9 +1791,9 @@ func definition(p ui.Page, i outbox.ProjectionDetail) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var69 templ.SafeURL
-				templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(outbox.RowFilter{EventType: t}))
+				templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Rows(campaign.RowFilter{EventType: t}))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 334, Col: 63}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 338, Col: 65}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
 				if templ_7745c5c3_Err != nil {
@@ -1802,7 +1806,7 @@ func definition(p ui.Page, i outbox.ProjectionDetail) templ.Component {
 				var templ_7745c5c3_Var70 string
 				templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinStringErrs(t)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 334, Col: 75}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 338, Col: 77}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
 				if templ_7745c5c3_Err != nil {
@@ -1857,7 +1861,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var72 string
 			templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(c.Version)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 347, Col: 35}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 351, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
 			if templ_7745c5c3_Err != nil {
@@ -1868,9 +1872,9 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var73 string
-			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(outbox.ShortHash(c.Version))
+			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(event.ShortHash(c.Version))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 347, Col: 67}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 351, Col: 66}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
 			if templ_7745c5c3_Err != nil {
@@ -1893,7 +1897,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var74 string
 			templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 352, Col: 9}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 356, Col: 9}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var74))
 			if templ_7745c5c3_Err != nil {
@@ -1906,7 +1910,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var75 string
 			templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(c.Host))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 352, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 356, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 			if templ_7745c5c3_Err != nil {
@@ -1919,7 +1923,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var76 string
 			templ_7745c5c3_Var76, templ_7745c5c3_Err = templ.JoinStringErrs(c.Previous)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 352, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 356, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var76))
 			if templ_7745c5c3_Err != nil {
@@ -1930,9 +1934,9 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var77 string
-			templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(outbox.ShortHash(c.Previous))
+			templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(event.ShortHash(c.Previous))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 352, Col: 118}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 356, Col: 117}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
 			if templ_7745c5c3_Err != nil {
@@ -1945,7 +1949,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var78 string
 			templ_7745c5c3_Var78, templ_7745c5c3_Err = templ.JoinStringErrs(jobs.Changed(*c))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 352, Col: 145}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 356, Col: 144}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var78))
 			if templ_7745c5c3_Err != nil {
@@ -1986,7 +1990,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var81 string
 					templ_7745c5c3_Var81, templ_7745c5c3_Err = templ.JoinStringErrs(line.text)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 357, Col: 44}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 361, Col: 44}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var81))
 					if templ_7745c5c3_Err != nil {
@@ -2007,7 +2011,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if p.Rehearse && p.Offers(outbox.ActionRehearse) {
+				if p.Rehearse && p.Offers(operator.ActionRehearse) {
 					var templ_7745c5c3_Var82 = []any{"button", templ.KV("primary", p.Failing[v.Name] != "")}
 					templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var82...)
 					if templ_7745c5c3_Err != nil {
@@ -2033,7 +2037,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var84 templ.SafeURL
 					templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.RehearseVersion(p.Failing[v.Name], v.Name, c.Previous))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 364, Col: 143}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 368, Col: 143}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 					if templ_7745c5c3_Err != nil {
@@ -2046,7 +2050,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var85 string
 					templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinStringErrs(jobs.PreviousVersion(*c))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 364, Col: 209}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 368, Col: 209}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 					if templ_7745c5c3_Err != nil {
@@ -2057,15 +2061,15 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				if p.Offers(outbox.ActionRunStart) {
+				if p.Offers(operator.ActionRunStart) {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 137, "<a class=\"button\" href=\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var86 templ.SafeURL
-					templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewRun(outbox.RunRequest{Kind: outbox.RunVerify, All: true, Projections: []string{v.Name}, WithVersion: c.Previous}))
+					templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewRun(replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{v.Name}, WithVersion: c.Previous}))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 367, Col: 155}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 371, Col: 155}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 					if templ_7745c5c3_Err != nil {
@@ -2078,7 +2082,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var87 string
 					templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(jobs.PreviousVersion(*c))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 367, Col: 233}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 371, Col: 233}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 					if templ_7745c5c3_Err != nil {
@@ -2105,7 +2109,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 
 // CampaignCursors lists the position of each projection in a campaign, with forms to pause or
 // resume it there.
-func CampaignCursors(p ui.Page, c outbox.Campaign, list []outbox.Cursor) templ.Component {
+func CampaignCursors(p ui.Page, c campaign.Campaign, list []campaign.Cursor) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2152,7 +2156,7 @@ func CampaignCursors(p ui.Page, c outbox.Campaign, list []outbox.Cursor) templ.C
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = ui.Table(p, "stack", ui.Without(cursorColumns(cursorHeld), "Campaign"), cursorsIn(c.CampaignID, list), func(c *outbox.CampaignCursor) templ.OrderedAttributes {
+				templ_7745c5c3_Err = ui.Table(p, "stack", ui.Without(cursorColumns(cursorHeld), "Campaign"), cursorsIn(c.CampaignID, list), func(c *campaign.CampaignCursor) templ.OrderedAttributes {
 					return ui.Marks("data-testid", "cursor-"+c.Projection)
 				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
@@ -2169,14 +2173,14 @@ func CampaignCursors(p ui.Page, c outbox.Campaign, list []outbox.Cursor) templ.C
 	})
 }
 
-func cursorsIn(campaign string, list []outbox.Cursor) (all []outbox.CampaignCursor) {
+func cursorsIn(campaignID string, list []campaign.Cursor) (all []campaign.CampaignCursor) {
 	for _, c := range list {
-		all = append(all, outbox.CampaignCursor{CampaignID: campaign, Cursor: c})
+		all = append(all, campaign.CampaignCursor{CampaignID: campaignID, Cursor: c})
 	}
 	return all
 }
 
-func cursorHeld(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
+func cursorHeld(p *ui.Page, c *campaign.CampaignCursor) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2222,7 +2226,7 @@ func cursorHeld(p *ui.Page, c *outbox.CampaignCursor) templ.Component {
 }
 
 // holdCursor is the form that pauses a projection for one campaign, or resumes it, if possible.
-func holdCursor(p ui.Page, campaign string, c outbox.Cursor) templ.Component {
+func holdCursor(p ui.Page, campaignID string, c campaign.Cursor) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2244,8 +2248,8 @@ func holdCursor(p ui.Page, campaign string, c outbox.Cursor) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
-		case c.State == outbox.CursorQuarantined:
-		case !p.Offers(outbox.PauseAction(c.State == outbox.CursorPaused)):
+		case c.State == campaign.CursorQuarantined:
+		case !p.Offers(campaign.PauseAction(c.State == campaign.CursorPaused)):
 		case c.PausedForAll:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 145, "<a class=\"sub\" href=\"")
 			if templ_7745c5c3_Err != nil {
@@ -2254,7 +2258,7 @@ func holdCursor(p ui.Page, campaign string, c outbox.Cursor) templ.Component {
 			var templ_7745c5c3_Var92 templ.SafeURL
 			templ_7745c5c3_Var92, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(c.Projection))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 411, Col: 57}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 415, Col: 57}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var92))
 			if templ_7745c5c3_Err != nil {
@@ -2272,7 +2276,7 @@ func holdCursor(p ui.Page, campaign string, c outbox.Cursor) templ.Component {
 			var templ_7745c5c3_Var93 string
 			templ_7745c5c3_Var93, templ_7745c5c3_Err = templ.JoinStringErrs(pauseVerb(c.Action()))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 414, Col: 36}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 418, Col: 36}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var93))
 			if templ_7745c5c3_Err != nil {
@@ -2299,9 +2303,9 @@ func holdCursor(p ui.Page, campaign string, c outbox.Cursor) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var95 string
-				templ_7745c5c3_Var95, templ_7745c5c3_Err = templ.JoinStringErrs(campaign)
+				templ_7745c5c3_Var95, templ_7745c5c3_Err = templ.JoinStringErrs(campaignID)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 416, Col: 61}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 420, Col: 63}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var95))
 				if templ_7745c5c3_Err != nil {
@@ -2326,7 +2330,7 @@ func holdCursor(p ui.Page, campaign string, c outbox.Cursor) templ.Component {
 	})
 }
 
-func FailureTable(p ui.Page, list []outbox.ProjectionFailure) templ.Component {
+func FailureTable(p ui.Page, list []campaign.ProjectionFailure) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2347,7 +2351,7 @@ func FailureTable(p ui.Page, list []outbox.ProjectionFailure) templ.Component {
 			templ_7745c5c3_Var96 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = ui.Table(p, "stack failed", FailureColumns(), list, func(f *outbox.ProjectionFailure) templ.OrderedAttributes {
+		templ_7745c5c3_Err = ui.Table(p, "stack failed", FailureColumns(), list, func(f *campaign.ProjectionFailure) templ.OrderedAttributes {
 			return ui.Marks("data-testid", "failure-"+ui.Itoa(f.ID))
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
@@ -2358,22 +2362,24 @@ func FailureTable(p ui.Page, list []outbox.ProjectionFailure) templ.Component {
 }
 
 // FailureColumns are the columns of events that failed in projections.
-func FailureColumns() []ui.Column[outbox.ProjectionFailure] {
-	return []ui.Column[outbox.ProjectionFailure]{
-		{Head: "Projection", Print: "PROJECTION", Row: true, Code: true, Text: func(f *outbox.ProjectionFailure) any { return f.Projection }, To: func(p *ui.Page, f *outbox.ProjectionFailure) ui.URL { return p.Links.Projection(f.Projection) }},
+func FailureColumns() []ui.Column[campaign.ProjectionFailure] {
+	return []ui.Column[campaign.ProjectionFailure]{
+		{Head: "Projection", Print: "PROJECTION", Row: true, Code: true, Text: func(f *campaign.ProjectionFailure) any { return f.Projection }, To: func(p *ui.Page, f *campaign.ProjectionFailure) ui.URL { return p.Links.Projection(f.Projection) }},
 		{Head: "Event", Cell: failureAt},
-		{Print: "CAMPAIGN", Most: ui.IDShown, Text: func(f *outbox.ProjectionFailure) any { return f.CampaignID }},
-		{Print: "SEQ", Text: func(f *outbox.ProjectionFailure) any { return f.Seq }},
-		{Head: "Error", Cell: func(_ *ui.Page, f *outbox.ProjectionFailure) templ.Component { return ui.ErrorClamp(f.Message, "–") }},
-		{Head: "Attempts", Print: "ATTEMPTS", Class: "n", Text: func(f *outbox.ProjectionFailure) any { return f.Attempts }},
-		{Head: "First", Text: func(f *outbox.ProjectionFailure) any { return f.FirstAt }},
-		{Head: "Last", Text: func(f *outbox.ProjectionFailure) any { return f.LastAt }},
-		{Head: "Status", Print: "STATUS", Text: func(f *outbox.ProjectionFailure) any { return f.Status }, Cell: failureStatus},
-		{Print: "ERROR", Most: 120, Text: func(f *outbox.ProjectionFailure) any { return f.Message }},
+		{Print: "CAMPAIGN", Most: ui.IDShown, Text: func(f *campaign.ProjectionFailure) any { return f.CampaignID }},
+		{Print: "SEQ", Text: func(f *campaign.ProjectionFailure) any { return f.Seq }},
+		{Head: "Error", Cell: func(_ *ui.Page, f *campaign.ProjectionFailure) templ.Component {
+			return ui.ErrorClamp(f.Message, "–")
+		}},
+		{Head: "Attempts", Print: "ATTEMPTS", Class: "n", Text: func(f *campaign.ProjectionFailure) any { return f.Attempts }},
+		{Head: "First", Text: func(f *campaign.ProjectionFailure) any { return f.FirstAt }},
+		{Head: "Last", Text: func(f *campaign.ProjectionFailure) any { return f.LastAt }},
+		{Head: "Status", Print: "STATUS", Text: func(f *campaign.ProjectionFailure) any { return f.Status }, Cell: failureStatus},
+		{Print: "ERROR", Most: 120, Text: func(f *campaign.ProjectionFailure) any { return f.Message }},
 	}
 }
 
-func failureAt(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
+func failureAt(p *ui.Page, f *campaign.ProjectionFailure) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2401,7 +2407,7 @@ func failureAt(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
 		var templ_7745c5c3_Var98 templ.SafeURL
 		templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Event(f.CampaignID, f.Seq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 444, Col: 45}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 448, Col: 45}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
 		if templ_7745c5c3_Err != nil {
@@ -2414,7 +2420,7 @@ func failureAt(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
 		var templ_7745c5c3_Var99 string
 		templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(f.Seq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 444, Col: 70}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 448, Col: 70}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
 		if templ_7745c5c3_Err != nil {
@@ -2427,7 +2433,7 @@ func failureAt(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
 		var templ_7745c5c3_Var100 string
 		templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinStringErrs(f.CampaignID)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 444, Col: 109}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 448, Col: 109}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
 		if templ_7745c5c3_Err != nil {
@@ -2440,7 +2446,7 @@ func failureAt(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
 		var templ_7745c5c3_Var101 string
 		templ_7745c5c3_Var101, templ_7745c5c3_Err = templ.JoinStringErrs(f.EventType)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 445, Col: 38}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 449, Col: 38}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var101))
 		if templ_7745c5c3_Err != nil {
@@ -2454,7 +2460,7 @@ func failureAt(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
 	})
 }
 
-func failureStatus(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
+func failureStatus(p *ui.Page, f *campaign.ProjectionFailure) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2475,13 +2481,13 @@ func failureStatus(p *ui.Page, f *outbox.ProjectionFailure) templ.Component {
 			templ_7745c5c3_Var102 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if f.Status == outbox.FailureOpen {
-			templ_7745c5c3_Err = ui.Badge(ui.StatusLook(outbox.Dead), "open").Render(ctx, templ_7745c5c3_Buffer)
+		if f.Status == campaign.FailureOpen {
+			templ_7745c5c3_Err = ui.Badge(ui.StatusLook(event.Dead), "open").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = ui.Badge(ui.StateLook(outbox.StateCurrent), "resolved").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Badge(ui.StateLook(campaign.StateCurrent), "resolved").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -21,10 +23,10 @@ func embeddedAlerts() string {
 	return strings.NewReplacer("\n  ", "\n", "${SLACK_HOOK}", "…").Replace(strings.TrimPrefix(value, "  "))
 }
 
-var alertLooks = map[outbox.AlertStatus]ui.Look{
-	outbox.AlertOK:      {Glyph: "✓", Hue: "s-current"},
-	outbox.AlertPending: {Glyph: "○", Hue: "s-failed"},
-	outbox.AlertFiring:  {Glyph: "✕", Hue: "s-dead"},
+var alertLooks = map[alerts.AlertStatus]ui.Look{
+	alerts.AlertOK:      {Glyph: "✓", Hue: "s-current"},
+	alerts.AlertPending: {Glyph: "○", Hue: "s-failed"},
+	alerts.AlertFiring:  {Glyph: "✕", Hue: "s-dead"},
 }
 
 var deliveryLooks = map[string]ui.Look{
@@ -35,7 +37,7 @@ var deliveryLooks = map[string]ui.Look{
 }
 
 // deliveryWord is the status of a message.
-func deliveryWord(d outbox.AlertDelivery) string {
+func deliveryWord(d alerts.AlertDelivery) string {
 	switch {
 	case d.Status == "waiting" && d.LastError != "":
 		return "retrying"
@@ -46,15 +48,15 @@ func deliveryWord(d outbox.AlertDelivery) string {
 }
 
 // alertsHealth says in a sentence how things are.
-func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
-	h := outbox.Health{Level: finding.OK}
+func alertsHealth(v alerts.AlertsView, now time.Time) finding.Health {
+	h := finding.Health{Level: finding.OK}
 	var firing, pending, failing int64
 	for _, r := range v.Rules {
 		for _, a := range r.Alerts {
 			switch a.Status {
-			case outbox.AlertFiring:
+			case alerts.AlertFiring:
 				firing++
-			case outbox.AlertPending:
+			case alerts.AlertPending:
 				pending++
 			}
 		}
@@ -85,7 +87,7 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 		if h.Level == finding.OK {
 			h.Level = finding.Warn
 		}
-		h.Notes = append(h.Notes, "The rules were last evaluated "+outbox.Age(now.Sub(*v.EvaluatedAt))+" ago: no server evaluates them now.")
+		h.Notes = append(h.Notes, "The rules were last evaluated "+event.Age(now.Sub(*v.EvaluatedAt))+" ago: no server evaluates them now.")
 	}
 	for _, m := range v.Mutes {
 		what := "All rules are"
@@ -101,13 +103,13 @@ func alertsHealth(v outbox.AlertsView, now time.Time) outbox.Health {
 	return h
 }
 
-func mutedBy(v outbox.AlertsView, rule string) bool {
-	return slices.ContainsFunc(v.Mutes, func(m outbox.AlertMute) bool { return m.Rule == rule })
+func mutedBy(v alerts.AlertsView, rule string) bool {
+	return slices.ContainsFunc(v.Mutes, func(m alerts.AlertMute) bool { return m.Rule == rule })
 }
 
 // alertForms are the ids of the page's forms.
-func alertForms(v outbox.AlertsView) []string {
-	forms := []string{muteFormID(outbox.AllAlerts)}
+func alertForms(v alerts.AlertsView) []string {
+	forms := []string{muteFormID(alerts.AllAlerts)}
 	for _, r := range v.Rules {
 		forms = append(forms, muteFormID(r.Name))
 	}
@@ -121,10 +123,10 @@ func muteFormID(rule string) string     { return "mute-" + rule }
 func testFormID(receiver string) string { return "test-" + receiver }
 
 func muteSpanWords(span string) string {
-	d, _ := time.ParseDuration(span) // one of outbox.AlertMuteSpans
+	d, _ := time.ParseDuration(span) // one of alerts.AlertMuteSpans
 	return ui.Count(int64(d.Hours()), "hour", "hours")
 }
 
 func alertTwins(p ui.Page) ui.Twins {
-	return p.Asks(outbox.ActionAlertMute, outbox.AlertMuteRequest{For: "1h", ReasonRequest: ui.AnyReason}, outbox.AllAlerts)
+	return p.Asks(operator.ActionAlertMute, alerts.AlertMuteRequest{For: "1h", ReasonRequest: ui.AnyReason}, alerts.AllAlerts)
 }

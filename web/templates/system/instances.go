@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // promise describes an instance's heartbeat interval.
-func promise(i *outbox.InstanceState) string {
+func promise(i *campaign.InstanceState) string {
 	if i.BeatEvery > 0 {
-		return "Heartbeat every " + outbox.Age(i.BeatEvery)
+		return "Heartbeat every " + event.Age(i.BeatEvery)
 	}
 	return "No heartbeat (SQLite): last seen when it last applied events"
 }
 
 // leaseText is what a lease covers: "events 3–7, epoch 2".
-func leaseText(c outbox.HeldLease) string {
+func leaseText(c campaign.HeldLease) string {
 	var words []string
 	switch {
 	case c.Rows == 1:

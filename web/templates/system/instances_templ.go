@@ -9,8 +9,9 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/charts"
 	"github.com/outboxweb/outboxweb/web/templates/delivery"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
@@ -19,9 +20,9 @@ import (
 
 // InstancesView is the list of instances, with their chart.
 type InstancesView struct {
-	Range   outbox.Range
-	History outbox.History
-	List    []outbox.InstanceState
+	Range   samples.Range
+	History samples.History
+	List    []campaign.InstanceState
 }
 
 func InstancesPage(p ui.Page, v InstancesView) templ.Component {
@@ -124,7 +125,7 @@ func InstancesLive(p ui.Page, v InstancesView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			state := outbox.InstancesHealth(v.List, p.Findings, p.Now)
+			state := campaign.InstancesHealth(v.List, p.Findings, p.Now)
 			templ_7745c5c3_Err = ui.Health(state).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -143,7 +144,7 @@ func InstancesLive(p ui.Page, v InstancesView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ui.Table(p, "stack instances", instanceColumns(p), v.List, func(i *outbox.InstanceState) templ.OrderedAttributes { return ui.Anchor(ui.InstanceAnchor(i.ID)) }).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Table(p, "stack instances", instanceColumns(p), v.List, func(i *campaign.InstanceState) templ.OrderedAttributes { return ui.Anchor(ui.InstanceAnchor(i.ID)) }).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -152,7 +153,7 @@ func InstancesLive(p ui.Page, v InstancesView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(v.History.Points) > 0 {
-				templ_7745c5c3_Err = charts.ListHistory(p, p.Links.Instances(), v.Range, v.History, outbox.SeriesApplied).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = charts.ListHistory(p, p.Links.Instances(), v.Range, v.History, samples.SeriesApplied).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -162,30 +163,30 @@ func InstancesLive(p ui.Page, v InstancesView) templ.Component {
 	})
 }
 
-func instanceColumns(p ui.Page) []ui.Column[outbox.InstanceState] {
-	return []ui.Column[outbox.InstanceState]{
+func instanceColumns(p ui.Page) []ui.Column[campaign.InstanceState] {
+	return []ui.Column[campaign.InstanceState]{
 		{Head: "Instance", Row: true, Cell: instanceNamed},
-		{Head: "State", Text: func(i *outbox.InstanceState) any { return i.StateWords(p.Now) }, Look: func(p *ui.Page, i *outbox.InstanceState) ui.Look { return ui.ConditionLook(i.State(p.Now)) }},
+		{Head: "State", Text: func(i *campaign.InstanceState) any { return i.StateWords(p.Now) }, Look: func(p *ui.Page, i *campaign.InstanceState) ui.Look { return ui.ConditionLook(i.State(p.Now)) }},
 		{Head: "Leases", Class: "why", Cell: held},
-		{Head: "Started", Cell: func(p *ui.Page, i *outbox.InstanceState) templ.Component {
+		{Head: "Started", Cell: func(p *ui.Page, i *campaign.InstanceState) templ.Component {
 			return ui.WhenOr(i.StartedAt, p.Now, "unknown")
 		}},
 		{Head: "Last seen", Tip: promise, Cell: instanceSeen},
-		{Head: "Applied", Class: "n", Cell: func(p *ui.Page, i *outbox.InstanceState) templ.Component {
+		{Head: "Applied", Class: "n", Cell: func(p *ui.Page, i *campaign.InstanceState) templ.Component {
 			return templ.Join(total(i, i.Applied), speed(i, i.Rates.AppliedPerSecond, p.Now))
 		}},
-		{Head: "Failed", Class: "n", Cell: func(p *ui.Page, i *outbox.InstanceState) templ.Component {
+		{Head: "Failed", Class: "n", Cell: func(p *ui.Page, i *campaign.InstanceState) templ.Component {
 			return templ.Join(total(i, i.Failed), speed(i, i.Rates.FailedPerSecond, p.Now))
 		}},
-		{Head: "Fenced", Class: "n", Tip: fencedMeaning, Cell: func(p *ui.Page, i *outbox.InstanceState) templ.Component { return total(i, i.Fenced) }},
+		{Head: "Fenced", Class: "n", Tip: fencedMeaning, Cell: func(p *ui.Page, i *campaign.InstanceState) templ.Component { return total(i, i.Fenced) }},
 	}
 }
 
-func fencedMeaning(*outbox.InstanceState) string {
+func fencedMeaning(*campaign.InstanceState) string {
 	return "Campaigns it dropped because another worker had taken over the lease"
 }
 
-func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
+func instanceNamed(_ *ui.Page, i *campaign.InstanceState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -213,7 +214,7 @@ func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
 		var templ_7745c5c3_Var6 string
 		templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(i.ID)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 63, Col: 13}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 64, Col: 13}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 		if templ_7745c5c3_Err != nil {
@@ -231,7 +232,7 @@ func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
 			var templ_7745c5c3_Var7 string
 			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(i.PID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 65, Col: 44}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 66, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -244,7 +245,7 @@ func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(i.Host)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 65, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 66, Col: 58}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {
@@ -257,7 +258,7 @@ func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
 			var templ_7745c5c3_Var9 string
 			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(i.Version)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 66, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 67, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -270,7 +271,7 @@ func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
 			var templ_7745c5c3_Var10 string
 			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(ui.ModeName(i.Mode))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 66, Col: 64}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 67, Col: 64}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
@@ -288,7 +289,7 @@ func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
 				var templ_7745c5c3_Var11 string
 				templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(i.Campaigns.String())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 68, Col: 82}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 69, Col: 82}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 				if templ_7745c5c3_Err != nil {
@@ -304,7 +305,7 @@ func instanceNamed(_ *ui.Page, i *outbox.InstanceState) templ.Component {
 	})
 }
 
-func instanceSeen(p *ui.Page, i *outbox.InstanceState) templ.Component {
+func instanceSeen(p *ui.Page, i *campaign.InstanceState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -337,7 +338,7 @@ func instanceSeen(p *ui.Page, i *outbox.InstanceState) templ.Component {
 			var templ_7745c5c3_Var13 string
 			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(i.Clock())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 76, Col: 44}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 77, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 			if templ_7745c5c3_Err != nil {
@@ -352,7 +353,7 @@ func instanceSeen(p *ui.Page, i *outbox.InstanceState) templ.Component {
 	})
 }
 
-func total(i *outbox.InstanceState, n int64) templ.Component {
+func total(i *campaign.InstanceState, n int64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -382,7 +383,7 @@ func total(i *outbox.InstanceState, n int64) templ.Component {
 			var templ_7745c5c3_Var15 string
 			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(n))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 84, Col: 13}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 85, Col: 13}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -394,7 +395,7 @@ func total(i *outbox.InstanceState, n int64) templ.Component {
 }
 
 // speed shows a rate, which only applies while its instance runs.
-func speed(i *outbox.InstanceState, perSecond float64, now time.Time) templ.Component {
+func speed(i *campaign.InstanceState, perSecond float64, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -415,7 +416,7 @@ func speed(i *outbox.InstanceState, perSecond float64, now time.Time) templ.Comp
 			templ_7745c5c3_Var16 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if i.State(now) == outbox.InstanceRunning {
+		if i.State(now) == campaign.InstanceRunning {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<span class=\"sub\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -423,7 +424,7 @@ func speed(i *outbox.InstanceState, perSecond float64, now time.Time) templ.Comp
 			var templ_7745c5c3_Var17 string
 			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Rate(perSecond))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 91, Col: 40}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 92, Col: 40}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
@@ -440,7 +441,7 @@ func speed(i *outbox.InstanceState, perSecond float64, now time.Time) templ.Comp
 
 // held shows an instance's state and the campaigns it has leased: expanded if they may need
 // attention, collapsed if they change all the time.
-func held(p *ui.Page, i *outbox.InstanceState) templ.Component {
+func held(p *ui.Page, i *campaign.InstanceState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -484,7 +485,7 @@ func held(p *ui.Page, i *outbox.InstanceState) templ.Component {
 			var templ_7745c5c3_Var19 string
 			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Sentence(i.Why(p.Now)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 102, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 103, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -502,7 +503,7 @@ func held(p *ui.Page, i *outbox.InstanceState) templ.Component {
 				var templ_7745c5c3_Var20 templ.SafeURL
 				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Campaign(c.CampaignID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 106, Col: 46}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 107, Col: 46}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 				if templ_7745c5c3_Err != nil {
@@ -515,7 +516,7 @@ func held(p *ui.Page, i *outbox.InstanceState) templ.Component {
 				var templ_7745c5c3_Var21 string
 				templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(c.CampaignID)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 106, Col: 69}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 107, Col: 69}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 				if templ_7745c5c3_Err != nil {
@@ -528,7 +529,7 @@ func held(p *ui.Page, i *outbox.InstanceState) templ.Component {
 				var templ_7745c5c3_Var22 string
 				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(leaseText(c))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 108, Col: 21}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 109, Col: 21}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -566,7 +567,7 @@ func held(p *ui.Page, i *outbox.InstanceState) templ.Component {
 				var templ_7745c5c3_Var23 string
 				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Num(more))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 119, Col: 41}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 120, Col: 41}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 				if templ_7745c5c3_Err != nil {
@@ -579,7 +580,7 @@ func held(p *ui.Page, i *outbox.InstanceState) templ.Component {
 				var templ_7745c5c3_Var24 string
 				templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(i.Leases.Rows, "row", "rows"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 119, Col: 117}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/instances.templ`, Line: 120, Col: 117}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 				if templ_7745c5c3_Err != nil {

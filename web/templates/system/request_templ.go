@@ -13,12 +13,12 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // requestInfo shows how the page's request arrived, to help with setting up a proxy.
-func requestInfo(p ui.Page, a outbox.Arrival) templ.Component {
+func requestInfo(p ui.Page, a operator.Arrival) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -44,12 +44,12 @@ func requestInfo(p ui.Page, a outbox.Arrival) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(a.Advice) == 0 {
-			templ_7745c5c3_Err = ui.Health(outbox.Health{Level: finding.OK, Sentence: "Nothing to change, as far as this request shows: links on these pages match it."}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Health(finding.Health{Level: finding.OK, Sentence: "Nothing to change, as far as this request shows: links on these pages match it."}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = ui.Health(outbox.Health{Level: finding.Warn, Sentence: "The proxy or this server needs a change.", Notes: a.Advice}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Health(finding.Health{Level: finding.Warn, Sentence: "The proxy or this server needs a change.", Notes: a.Advice}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -180,7 +180,7 @@ func requestInfo(p ui.Page, a outbox.Arrival) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.Table(p, "stack", headerColumns, append([]outbox.Arrived{{Name: "Host", Value: a.Address.Host, Times: 1}}, a.Headers...), nil).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Table(p, "stack", headerColumns, append([]operator.Arrived{{Name: "Host", Value: a.Address.Host, Times: 1}}, a.Headers...), nil).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -188,12 +188,12 @@ func requestInfo(p ui.Page, a outbox.Arrival) templ.Component {
 	})
 }
 
-var headerColumns = []ui.Column[outbox.Arrived]{
-	{Head: "Header", Row: true, Code: true, Text: func(h *outbox.Arrived) any { return h.Name }},
+var headerColumns = []ui.Column[operator.Arrived]{
+	{Head: "Header", Row: true, Code: true, Text: func(h *operator.Arrived) any { return h.Name }},
 	{Head: "Value", Cell: headerValue},
 }
 
-func headerValue(_ *ui.Page, h *outbox.Arrived) templ.Component {
+func headerValue(_ *ui.Page, h *operator.Arrived) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -269,7 +269,7 @@ func inGroups(groups []string) string {
 }
 
 // addressParts says where each part of the pages' address comes from.
-func addressParts(p ui.Page, a outbox.AddressFor) string {
+func addressParts(p ui.Page, a operator.AddressFor) string {
 	parts := []string{"scheme and host from this connection and its Host header"}
 	if a.PublicOrigin != "" {
 		parts[0] = "scheme and host from " + p.Setting("--public-origin", "PublicURL")

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/database"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -53,7 +53,7 @@ func share(part, whole int64) string {
 	return strconv.FormatInt(part*100/whole, 10) + "%"
 }
 
-func lastMigration(d outbox.DatabaseInfo) (version int64) {
+func lastMigration(d database.DatabaseInfo) (version int64) {
 	for _, m := range d.Migrations {
 		if m.AppliedAt != nil {
 			version = max(version, m.Version)
@@ -63,7 +63,7 @@ func lastMigration(d outbox.DatabaseInfo) (version int64) {
 }
 
 // byGiver splits settings into those set explicitly and defaults.
-func byGiver(all []outbox.Setting) (given, standard []outbox.Setting) {
+func byGiver(all []database.Setting) (given, standard []database.Setting) {
 	for _, x := range all {
 		if x.Given {
 			given = append(given, x)

@@ -12,12 +12,12 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // TokensPage lists the API tokens, for admins.
-func TokensPage(p ui.Page, tokens []outbox.Token) templ.Component {
+func TokensPage(p ui.Page, tokens []operator.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -80,7 +80,7 @@ func TokensPage(p ui.Page, tokens []outbox.Token) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = ui.Table(p, "stack tokens", TokenColumns(p), tokens, func(t *outbox.Token) templ.OrderedAttributes { return ui.Anchor(tokenAnchor(*t)) }).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.Table(p, "stack tokens", TokenColumns(p), tokens, func(t *operator.Token) templ.OrderedAttributes { return ui.Anchor(tokenAnchor(*t)) }).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -96,7 +96,7 @@ func TokensPage(p ui.Page, tokens []outbox.Token) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = ui.Withheld(p, outbox.ActionTokenRevoke).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.Withheld(p, operator.ActionTokenRevoke).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -112,30 +112,30 @@ func TokensPage(p ui.Page, tokens []outbox.Token) templ.Component {
 }
 
 // TokenColumns are the columns of API tokens.
-func TokenColumns(p ui.Page) []ui.Column[outbox.Token] {
-	return []ui.Column[outbox.Token]{
-		{Print: "ID", Text: func(t *outbox.Token) any { return t.ID }},
-		{Head: "Token", Class: "n", Row: true, To: tokenLink, Text: func(t *outbox.Token) any { return cmp.Or(t.Name, ui.Itoa(t.ID)) }},
-		{Head: "State", Print: "STATE", Cell: tokenState, Text: func(t *outbox.Token) any { return t.State(p.Now) }},
-		{Head: "Role", Print: "ROLE", Text: func(t *outbox.Token) any { return t.Role }},
+func TokenColumns(p ui.Page) []ui.Column[operator.Token] {
+	return []ui.Column[operator.Token]{
+		{Print: "ID", Text: func(t *operator.Token) any { return t.ID }},
+		{Head: "Token", Class: "n", Row: true, To: tokenLink, Text: func(t *operator.Token) any { return cmp.Or(t.Name, ui.Itoa(t.ID)) }},
+		{Head: "State", Print: "STATE", Cell: tokenState, Text: func(t *operator.Token) any { return t.State(p.Now) }},
+		{Head: "Role", Print: "ROLE", Text: func(t *operator.Token) any { return t.Role }},
 		{Head: "Note", Class: "why", Cell: tokenNoted},
-		{Head: "Created", Print: "CREATED", Cell: tokenCreated, Text: func(t *outbox.Token) any { return t.CreatedAt.Format(time.DateOnly) }},
-		{Print: "BY", Text: func(t *outbox.Token) any { return t.CreatedBy }},
-		{Print: "EXPIRES", Text: func(t *outbox.Token) any { return t.ExpiresAt.Format(time.DateOnly) }},
+		{Head: "Created", Print: "CREATED", Cell: tokenCreated, Text: func(t *operator.Token) any { return t.CreatedAt.Format(time.DateOnly) }},
+		{Print: "BY", Text: func(t *operator.Token) any { return t.CreatedBy }},
+		{Print: "EXPIRES", Text: func(t *operator.Token) any { return t.ExpiresAt.Format(time.DateOnly) }},
 		{Head: "Last used", Print: "LAST USED", Cell: tokenUsed, Text: tokenUse},
-		{Head: "Expires", Text: func(t *outbox.Token) any { return t.ExpiresAt }},
-		{Print: "NOTE", Text: func(t *outbox.Token) any { return t.Note }},
+		{Head: "Expires", Text: func(t *operator.Token) any { return t.ExpiresAt }},
+		{Print: "NOTE", Text: func(t *operator.Token) any { return t.Note }},
 	}
 }
 
-func tokenLink(p *ui.Page, t *outbox.Token) ui.URL {
+func tokenLink(p *ui.Page, t *operator.Token) ui.URL {
 	if t.Name != "" {
 		return ""
 	}
-	return p.Links.Audit(outbox.AuditFilter{Target: outbox.TokenTarget(t.ID)})
+	return p.Links.Audit(operator.AuditFilter{Target: operator.TokenTarget(t.ID)})
 }
 
-func tokenState(p *ui.Page, t *outbox.Token) templ.Component {
+func tokenState(p *ui.Page, t *operator.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -191,7 +191,7 @@ func tokenState(p *ui.Page, t *outbox.Token) templ.Component {
 	})
 }
 
-func tokenNoted(p *ui.Page, t *outbox.Token) templ.Component {
+func tokenNoted(p *ui.Page, t *operator.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -237,7 +237,7 @@ func tokenNoted(p *ui.Page, t *outbox.Token) templ.Component {
 	})
 }
 
-func tokenCreated(p *ui.Page, t *outbox.Token) templ.Component {
+func tokenCreated(p *ui.Page, t *operator.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -290,14 +290,14 @@ func tokenCreated(p *ui.Page, t *outbox.Token) templ.Component {
 	})
 }
 
-func tokenUse(t *outbox.Token) any {
+func tokenUse(t *operator.Token) any {
 	if t.LastUsedAt == nil {
 		return "never"
 	}
 	return t.LastUsedAt.Format("2006-01-02 15:04")
 }
 
-func tokenUsed(p *ui.Page, t *outbox.Token) templ.Component {
+func tokenUsed(p *ui.Page, t *operator.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -335,7 +335,7 @@ func tokenUsed(p *ui.Page, t *outbox.Token) templ.Component {
 
 // revokeForm is the form that revokes a valid token. It is collapsed at first, because revoking
 // cannot be undone.
-func revokeForm(p ui.Page, t outbox.Token) templ.Component {
+func revokeForm(p ui.Page, t operator.Token) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -387,9 +387,9 @@ func revokeForm(p ui.Page, t outbox.Token) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var13 templ.SafeURL
-		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(outbox.ActionTokenRevoke, ui.Itoa(t.ID)))
+		templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Action(operator.ActionTokenRevoke, ui.Itoa(t.ID)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/tokens.templ`, Line: 105, Col: 109}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `system/tokens.templ`, Line: 105, Col: 111}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 		if templ_7745c5c3_Err != nil {
@@ -491,7 +491,7 @@ func revokeForm(p ui.Page, t outbox.Token) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.FromShell(p, p.AsksOn(outbox.ActionTokenRevoke, nil, ui.Itoa(t.ID))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.FromShell(p, p.AsksOn(operator.ActionTokenRevoke, nil, ui.Itoa(t.ID))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

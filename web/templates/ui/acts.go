@@ -8,67 +8,72 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // ActionSentence describes an action from its audit record.
-func ActionSentence(a outbox.AuditEntry) string {
+func ActionSentence(a operator.AuditEntry) string {
 	subject := fmt.Sprintf("event %d of campaign %s", a.Seq, a.CampaignID)
 	switch a.Action {
-	case outbox.ActionRequeue:
+	case operator.ActionRequeue:
 		return "Requeued " + subject + ": pending again, with zero attempts, due now."
-	case outbox.ActionRetry:
+	case operator.ActionRetry:
 		return "Retried " + subject + ": due now."
-	case outbox.ActionDeadLetter:
+	case operator.ActionDeadLetter:
 		return "Dead-lettered " + subject + ": not retried until it is requeued."
-	case outbox.ActionRequeueMany:
-		var d outbox.Requeued
+	case operator.ActionRequeueMany:
+		var d campaign.Requeued
 		if json.Unmarshal(a.After, &d) == nil {
 			return fmt.Sprintf("Requeued %s: %s, and %s behind them released.", Count(d.Requeued, "dead row", "dead rows"),
 				Count(d.Heads, "head", "heads"), Count(d.Released, "row", "rows"))
 		}
 		return "Requeued dead rows."
-	case outbox.ActionSkip:
+	case operator.ActionSkip:
 		return "Skipped " + subject + ": no projection will apply it, and the rows behind it continue."
-	case outbox.ActionUnskip:
+	case operator.ActionUnskip:
 		return "Un-skipped " + subject + ": it will be applied like any other event."
-	case outbox.ActionOperationStart, outbox.ActionOperationCancel, outbox.ActionOperationAcknowledge:
+	case operator.ActionOperationStart, operator.ActionOperationCancel, operator.ActionOperationAcknowledge:
 		return operationSentence(a)
-	case outbox.ActionProjectionPause, outbox.ActionProjectionResume:
+	case operator.ActionProjectionPause, operator.ActionProjectionResume:
 		return pauseSentence(a)
-	case outbox.ActionRunStart, outbox.ActionRunCancel, outbox.ActionRunResume:
+	case operator.ActionRunStart, operator.ActionRunCancel, operator.ActionRunResume:
 		return runActionSentence(a)
-	case outbox.ActionRehearse:
+	case operator.ActionRehearse:
 		return rehearseSentence(a)
-	case outbox.ActionPublisherPauseAll, outbox.ActionPublisherResumeAll:
+	case operator.ActionPublisherPauseAll, operator.ActionPublisherResumeAll:
 		return publishersActionSentence(a)
-	case outbox.ActionPublisherPause, outbox.ActionPublisherResume, outbox.ActionPublisherReset, outbox.ActionPublisherSeek, outbox.ActionPublisherSkip, outbox.ActionPublisherTest:
+	case operator.ActionPublisherPause, operator.ActionPublisherResume, operator.ActionPublisherReset, operator.ActionPublisherSeek, operator.ActionPublisherSkip, operator.ActionPublisherTest:
 		return publisherActionSentence(a)
-	case outbox.ActionRetryMany:
-		var d outbox.Retried
+	case operator.ActionRetryMany:
+		var d campaign.Retried
 		if json.Unmarshal(a.After, &d) == nil {
 			return fmt.Sprintf("Retried %s: due now.", Count(d.Retried, "failed row", "failed rows"))
 		}
 		return "Retried failed rows: due now."
-	case outbox.ActionNoteErrors:
+	case operator.ActionNoteErrors:
 		return "Note saved."
-	case outbox.ActionReveal:
+	case operator.ActionReveal:
 		return "Revealed redacted values of " + subject + "."
-	case outbox.ActionReplay, outbox.ActionRepairGaps:
+	case operator.ActionReplay, operator.ActionRepairGaps:
 		return repairSentence(a)
-	case outbox.ActionAlertTest, outbox.ActionAlertMute, outbox.ActionAlertUnmute:
+	case operator.ActionAlertTest, operator.ActionAlertMute, operator.ActionAlertUnmute:
 		return alertActionSentence(a)
-	case outbox.ActionIntakeRetry, outbox.ActionIntakeDiscard, outbox.ActionIntakeHandOver:
+	case operator.ActionIntakeRetry, operator.ActionIntakeDiscard, operator.ActionIntakeHandOver:
 		return intakeActionSentence(a)
-	case outbox.ActionTokenCreate, outbox.ActionTokenRevoke:
+	case operator.ActionTokenCreate, operator.ActionTokenRevoke:
 		return tokenSentence(a)
-	case outbox.ActionPause:
+	case operator.ActionPause:
 		return "Paused campaign " + a.CampaignID + "."
-	case outbox.ActionResume:
+	case operator.ActionResume:
 		return "Resumed campaign " + a.CampaignID + "."
-	case outbox.ActionJournalWentBack:
-		var w outbox.WentBack
+	case operator.ActionJournalWentBack:
+		var w campaign.WentBack
 		if json.Unmarshal(a.After, &w) == nil {
 			return w.Says()
 		}
@@ -76,12 +81,12 @@ func ActionSentence(a outbox.AuditEntry) string {
 	return "Done: " + string(a.Action) + "."
 }
 
-func repairSentence(a outbox.AuditEntry) string {
+func repairSentence(a operator.AuditEntry) string {
 	what := "Repaired gaps"
-	if a.Action == outbox.ActionReplay {
+	if a.Action == operator.ActionReplay {
 		what = "Replayed campaign " + a.CampaignID
 	}
-	var d outbox.Repaired
+	var d campaign.Repaired
 	if json.Unmarshal(a.After, &d) != nil {
 		return what + "."
 	}
@@ -92,22 +97,22 @@ func repairSentence(a outbox.AuditEntry) string {
 		Count(d.Inserted, "event", "events"), Count(d.Removed, "row", "rows"))
 }
 
-func alertActionSentence(a outbox.AuditEntry) string {
+func alertActionSentence(a operator.AuditEntry) string {
 	var d struct {
 		Rule     string    `json:"rule"`
 		Receiver string    `json:"receiver"`
 		Until    time.Time `json:"until"`
-		outbox.TestDelivery
+		subscription.TestDelivery
 	}
 	_ = json.Unmarshal(a.After, &d) // missing fields stay empty
 	what := "rule " + d.Rule
-	if d.Rule == outbox.AllAlerts {
+	if d.Rule == alerts.AllAlerts {
 		what = "all alert rules"
 	}
 	switch {
-	case a.Action == outbox.ActionAlertMute:
+	case a.Action == operator.ActionAlertMute:
 		return "Muted " + what + " until " + StampTime(d.Until) + "."
-	case a.Action == outbox.ActionAlertUnmute:
+	case a.Action == operator.ActionAlertUnmute:
 		return "Unmuted " + what + "."
 	case d.OK:
 		return "Sent a test message to receiver " + d.Receiver + ": taken in " + tookText(d.Seconds) + "."
@@ -118,11 +123,11 @@ func alertActionSentence(a outbox.AuditEntry) string {
 func StampTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // tokenSentence describes an action on a token.
-func tokenSentence(a outbox.AuditEntry) string {
+func tokenSentence(a operator.AuditEntry) string {
 	var d struct {
-		ID   int64       `json:"token_id"`
-		Role outbox.Role `json:"role"`
-		Note string      `json:"note"`
+		ID   int64         `json:"token_id"`
+		Role operator.Role `json:"role"`
+		Note string        `json:"note"`
 	}
 	if json.Unmarshal(a.After, &d) != nil || d.ID == 0 {
 		return "Done: " + string(a.Action) + "."
@@ -131,57 +136,57 @@ func tokenSentence(a outbox.AuditEntry) string {
 	if d.Note != "" {
 		what += " (" + d.Note + ")"
 	}
-	if a.Action == outbox.ActionTokenRevoke {
+	if a.Action == operator.ActionTokenRevoke {
 		return "Revoked " + what + "."
 	}
 	return "Created " + what + "."
 }
 
 // tokenNote is the note of an action's token, from its audit record.
-func tokenNote(a outbox.AuditEntry) string {
+func tokenNote(a operator.AuditEntry) string {
 	var d struct {
 		Note string `json:"note"`
 	}
-	if a.Action == outbox.ActionTokenCreate || a.Action == outbox.ActionTokenRevoke {
+	if a.Action == operator.ActionTokenCreate || a.Action == operator.ActionTokenRevoke {
 		_ = json.Unmarshal(a.After, &d) // missing fields stay empty
 	}
 	return d.Note
 }
 
 // intakeActionSentence describes an action on a source or a rejected row.
-func intakeActionSentence(a outbox.AuditEntry) string {
+func intakeActionSentence(a operator.AuditEntry) string {
 	var d struct {
 		Source string `json:"source"`
 		ID     int64  `json:"rejection"`
 		From   string `json:"from"`
 	}
 	_ = json.Unmarshal(a.After, &d) // missing fields stay empty
-	if a.Action == outbox.ActionIntakeHandOver {
+	if a.Action == operator.ActionIntakeHandOver {
 		return "Source " + d.Source + " is taken from journal " + d.From + " at the next read."
 	}
-	if a.Action == outbox.ActionIntakeRetry {
+	if a.Action == operator.ActionIntakeRetry {
 		return "Rejected row " + Itoa(d.ID) + " of source " + d.Source + " is retried at the next read."
 	}
 	return "Rejected row " + Itoa(d.ID) + " of source " + d.Source + " is deleted at the next read."
 }
 
 // operationSentence describes an action on an operation from its audit record.
-func operationSentence(a outbox.AuditEntry) string {
+func operationSentence(a operator.AuditEntry) string {
 	var d struct {
-		OperationID int64                  `json:"operation_id"`
-		Rows        int64                  `json:"rows"`
-		Heads       int64                  `json:"heads"`
-		Released    int64                  `json:"released"`
-		Totals      outbox.OperationTotals `json:"totals"`
+		OperationID int64                      `json:"operation_id"`
+		Rows        int64                      `json:"rows"`
+		Heads       int64                      `json:"heads"`
+		Released    int64                      `json:"released"`
+		Totals      operations.OperationTotals `json:"totals"`
 	}
 	if json.Unmarshal(a.After, &d) != nil {
 		return "Done: " + string(a.Action) + "."
 	}
 	switch a.Action {
-	case outbox.ActionOperationStart:
+	case operator.ActionOperationStart:
 		return fmt.Sprintf("Started operation %d: requeue of %s, %s; %s waiting behind them.", d.OperationID,
 			Count(d.Rows, "dead row", "dead rows"), Count(d.Heads, "head", "heads"), Count(d.Released, "row", "rows"))
-	case outbox.ActionOperationCancel:
+	case operator.ActionOperationCancel:
 		return fmt.Sprintf("Cancelled operation %d: %s not attempted, %s in progress.", d.OperationID,
 			Count(d.Totals.Left, "row", "rows"), Num(d.Totals.Unwatched))
 	default:
@@ -190,7 +195,7 @@ func operationSentence(a outbox.AuditEntry) string {
 }
 
 // rehearseSentence describes the start of a rehearsal from its audit record.
-func rehearseSentence(a outbox.AuditEntry) string {
+func rehearseSentence(a operator.AuditEntry) string {
 	var after struct {
 		RunID int64  `json:"run_id"`
 		Scope string `json:"scope"`
@@ -200,24 +205,24 @@ func rehearseSentence(a outbox.AuditEntry) string {
 }
 
 // runActionSentence describes an action on a run from its audit record.
-func runActionSentence(a outbox.AuditEntry) string {
+func runActionSentence(a operator.AuditEntry) string {
 	var after struct {
 		RunID  int64            `json:"run_id"`
 		Scope  string           `json:"scope"`
-		Status outbox.RunStatus `json:"status"`
+		Status replay.RunStatus `json:"status"`
 	}
 	_ = json.Unmarshal(a.After, &after)
 	run := "run " + Itoa(after.RunID)
 	switch {
-	case a.Action == outbox.ActionRunStart:
+	case a.Action == operator.ActionRunStart:
 		var before struct {
 			Kind string `json:"kind"`
 		}
 		_ = json.Unmarshal(a.Before, &before)
 		return fmt.Sprintf("Started %s: %s of %s.", run, before.Kind, after.Scope)
-	case a.Action == outbox.ActionRunCancel && after.Status == outbox.RunCancelling:
+	case a.Action == operator.ActionRunCancel && after.Status == replay.RunCancelling:
 		return fmt.Sprintf("Cancelled %s; its worker is stopping.", run)
-	case a.Action == outbox.ActionRunCancel:
+	case a.Action == operator.ActionRunCancel:
 		return fmt.Sprintf("Cancelled %s.", run)
 	default:
 		return fmt.Sprintf("Resumed %s where it stopped.", run)
@@ -225,8 +230,8 @@ func runActionSentence(a outbox.AuditEntry) string {
 }
 
 // pauseSentence describes the outcome of pausing or resuming a projection.
-func pauseSentence(a outbox.AuditEntry) string {
-	var h outbox.ProjectionPause
+func pauseSentence(a operator.AuditEntry) string {
+	var h campaign.ProjectionPause
 	if json.Unmarshal(a.After, &h) != nil {
 		return "Done: " + string(a.Action) + "."
 	}
@@ -236,9 +241,9 @@ func pauseSentence(a outbox.AuditEntry) string {
 	}
 	said := fmt.Sprintf("Resumed projection %s %s", h.Projection, where)
 	switch {
-	case a.Action == outbox.ActionProjectionPause && h.CampaignID == "":
+	case a.Action == operator.ActionProjectionPause && h.CampaignID == "":
 		return fmt.Sprintf("Paused projection %s %s.", h.Projection, where)
-	case a.Action == outbox.ActionProjectionPause:
+	case a.Action == operator.ActionProjectionPause:
 		return fmt.Sprintf("Paused projection %s %s, at event %d.", h.Projection, where, h.AppliedSeq)
 	case h.Behind > 0 && h.BlockedByRun > 0:
 		said += fmt.Sprintf("; the replay of %s waits for run %d to end", Count(h.Behind, "campaign", "campaigns"), h.BlockedByRun)
@@ -252,16 +257,16 @@ func pauseSentence(a outbox.AuditEntry) string {
 }
 
 // testOf returns the test delivery of an action, to a publisher or a receiver of alerts; nil for any other action.
-func testOf(a outbox.AuditEntry) *outbox.TestDelivery {
-	var d outbox.TestDelivery
-	if a.Action != outbox.ActionPublisherTest && a.Action != outbox.ActionAlertTest || a.Outcome == outbox.AuditRefused || json.Unmarshal(a.After, &d) != nil {
+func testOf(a operator.AuditEntry) *subscription.TestDelivery {
+	var d subscription.TestDelivery
+	if a.Action != operator.ActionPublisherTest && a.Action != operator.ActionAlertTest || a.Outcome == operator.AuditRefused || json.Unmarshal(a.After, &d) != nil {
 		return nil
 	}
 	return &d
 }
 
 // wentWrong reports whether an action was done without the intended result.
-func wentWrong(a outbox.AuditEntry) bool {
+func wentWrong(a operator.AuditEntry) bool {
 	d := testOf(a)
 	return d != nil && !d.OK
 }
@@ -280,19 +285,19 @@ func flashLevel(p Page) finding.Level {
 var flashMarks = map[finding.Level]string{finding.OK: "✓", finding.Busy: "…", finding.Warn: "!"}
 
 // AuthWords describe the methods of authentication.
-var AuthWords = map[outbox.Auth]string{
-	outbox.AuthLocal:       "none (local)",
-	outbox.AuthJWT:         "signed assertion",
-	outbox.AuthProxyHeader: "proxy header",
-	outbox.AuthToken:       "token",
-	outbox.AuthHost:        "embedding program",
-	outbox.AuthOS:          "system user",
-	outbox.AuthSystem:      "outboxweb itself",
+var AuthWords = map[operator.Auth]string{
+	operator.AuthLocal:       "none (local)",
+	operator.AuthJWT:         "signed assertion",
+	operator.AuthProxyHeader: "proxy header",
+	operator.AuthToken:       "token",
+	operator.AuthHost:        "embedding program",
+	operator.AuthOS:          "system user",
+	operator.AuthSystem:      "outboxweb itself",
 }
 
 // authFact is how an actor was authenticated, without the label that a choice has.
-func authFact(a outbox.Auth) string {
-	if a == outbox.AuthLocal {
+func authFact(a operator.Auth) string {
+	if a == operator.AuthLocal {
 		return "no authentication"
 	}
 	return cmp.Or(AuthWords[a], string(a))
@@ -300,7 +305,7 @@ func authFact(a outbox.Auth) string {
 
 // actorFacts describes how the actor was authenticated, the actor's role, and the action's channel.
 // Records of older versions lack some of it.
-func actorFacts(a *outbox.AuditEntry) string {
+func actorFacts(a *operator.AuditEntry) string {
 	facts := []string{"via " + a.Via}
 	if a.From != "" {
 		facts[0] += " from " + a.From
@@ -316,7 +321,7 @@ func actorFacts(a *outbox.AuditEntry) string {
 
 // TargetURL returns the page of an action's object other than a campaign; empty if the reader may
 // not see it, or the text is truncated.
-func (p Page) TargetURL(t outbox.Target) URL {
+func (p Page) TargetURL(t operator.Target) URL {
 	l := p.Links
 	kind, name, _ := strings.Cut(string(t), " ")
 	id, err := strconv.ParseInt(name, 10, 64)
@@ -324,8 +329,8 @@ func (p Page) TargetURL(t outbox.Target) URL {
 	case kind == "run" && err == nil:
 		return l.RunOf(id)
 	case kind == "operation" && err == nil:
-		return l.Operation(id, outbox.OperationRowFilter{})
-	case kind == "token" && p.Me.Role.Includes(outbox.RoleAdmin):
+		return l.Operation(id, operations.OperationRowFilter{})
+	case kind == "token" && p.Me.Role.Includes(operator.RoleAdmin):
 		return l.Tokens()
 	case kind == "alert" || kind == "receiver":
 		return l.Alerts()
@@ -334,7 +339,7 @@ func (p Page) TargetURL(t outbox.Target) URL {
 	case kind == "projection" && name != "":
 		return l.Projection(name)
 	case kind == "publisher":
-		if sub, err := outbox.ParseSubscriptionName(name); err == nil {
+		if sub, err := operator.ParseSubscriptionName(name); err == nil {
 			return l.Publisher(sub)
 		}
 	}

@@ -4,21 +4,22 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // Judged is whether a retry of a cause can help.
 type Judged struct {
 	Fingerprint string `redact:"-"`
 	Verdict     string // a sentence without its period
-	Outlook     outbox.RetryOutlook
+	Outlook     campaign.RetryOutlook
 }
 
 // Hopeless reports whether a retry of what the page is about cannot help.
-func (p Page) Hopeless() bool { return p.Judged != nil && p.Judged.Outlook == outbox.OutlookNone }
+func (p Page) Hopeless() bool { return p.Judged != nil && p.Judged.Outlook == campaign.OutlookNone }
 
 // Judging adds the rehearsal of a fix to actions where judged offers it.
-func Judging(p Page, actions ...outbox.Action) []outbox.Action {
+func Judging(p Page, actions ...operator.Action) []operator.Action {
 	if p.Hopeless() {
 		return Rehearsing(p, p.Judged.Fingerprint, actions...)
 	}
@@ -44,16 +45,16 @@ func (p Page) Rehearses(fingerprint string) bool {
 
 // Rehearsing adds the rehearsal of a fix to actions on a page, where it is offered for the error; an
 // empty fingerprint means any error.
-func Rehearsing(p Page, fingerprint string, actions ...outbox.Action) []outbox.Action {
+func Rehearsing(p Page, fingerprint string, actions ...operator.Action) []operator.Action {
 	if p.Rehearses(fingerprint) {
-		return append(slices.Clone(actions), outbox.ActionRehearse)
+		return append(slices.Clone(actions), operator.ActionRehearse)
 	}
 	return actions
 }
 
 // OtherBuilt are those of the loaded projections, none meaning all, whose rows were not all built by the
 // loaded version.
-func (p Page) OtherBuilt(projections ...string) (others []outbox.ProjectionInfo) {
+func (p Page) OtherBuilt(projections ...string) (others []campaign.ProjectionInfo) {
 	for _, one := range p.Loaded {
 		if one.BuiltByOtherVersion && (len(projections) == 0 || slices.Contains(projections, one.Name)) {
 			others = append(others, one)

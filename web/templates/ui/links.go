@@ -9,8 +9,16 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/docs"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
+	"github.com/outboxweb/outboxweb/internal/samples"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/subscription"
+	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/web/static"
 )
 
@@ -23,19 +31,19 @@ type URL = templ.SafeURL
 type Links struct {
 	base string // empty, or starts with / and does not end with one
 	api  bool   // the links are those of the JSON API
-	over outbox.Range
+	over samples.Range
 }
 
 // Within returns the links with a range, which those of pages with charts, and of lists that lead
 // there, carry on.
-func (l Links) Within(r outbox.Range) Links {
+func (l Links) Within(r samples.Range) Links {
 	l.over = r
 	return l
 }
 
 // charted is the address of a page that carries the range.
 func (l Links) charted(query url.Values, parts ...string) URL {
-	if l.over == (outbox.Range{}) {
+	if l.over == (samples.Range{}) {
 		return l.at(query, parts...)
 	}
 	return Over(l.at(query, parts...), l.over)
@@ -75,7 +83,7 @@ func (l Links) at(query url.Values, parts ...string) URL {
 }
 
 // Action is the POST target of an action. About fills the braces of its path, in order.
-func (l Links) Action(a outbox.Action, about ...string) URL {
+func (l Links) Action(a operator.Action, about ...string) URL {
 	parts := strings.Split(strings.TrimPrefix(a.Info().Path, "/"), "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {
@@ -118,18 +126,18 @@ func (l Links) FailureGroup(fingerprint string) URL {
 }
 
 // FailuresOf is that page with the events that failed in projections and match f.
-func (l Links) FailuresOf(f outbox.FailureFilter) URL {
+func (l Links) FailuresOf(f campaign.FailureFilter) URL {
 	switch f.Status {
 	case "":
 		f.Status = "all"
-	case outbox.FailureOpen:
+	case campaign.FailureOpen:
 		f.Status = ""
 	}
 	return l.at(request.Values(f), "failures")
 }
 
 // StuckOf is the section of these events on that page.
-func (l Links) StuckOf(f outbox.FailureFilter) URL { return l.FailuresOf(f) + "#stuck" }
+func (l Links) StuckOf(f campaign.FailureFilter) URL { return l.FailuresOf(f) + "#stuck" }
 
 // FailureGroups is the API's list of error groups.
 func (l Links) FailureGroups() URL { return l.at(nil, "failures", "groups") }
@@ -151,7 +159,7 @@ func (l Links) Projection(name string) URL { return l.charted(nil, "projections"
 
 // ProjectionCursors is one projection's page with the campaigns that match f and in which it is not
 // live.
-func (l Links) ProjectionCursors(f outbox.CursorFilter) URL {
+func (l Links) ProjectionCursors(f campaign.CursorFilter) URL {
 	return l.charted(request.Values(f), "projections", f.Projection)
 }
 
@@ -161,8 +169,8 @@ func (l Links) Instance(id string) URL {
 }
 
 // Rows is the list of rows that match f, from its cursor.
-func (l Links) Rows(f outbox.RowFilter) URL {
-	if !l.api && f.Sort == outbox.SortAttention { // the order of the page
+func (l Links) Rows(f campaign.RowFilter) URL {
+	if !l.api && f.Sort == campaign.SortAttention { // the order of the page
 		f.Sort = ""
 	}
 	return l.at(request.Values(f), "rows")
@@ -176,24 +184,24 @@ func rowPath(campaign string, seq int64, more ...string) []string {
 func (l Links) Row(campaign string, seq int64) URL { return l.at(nil, rowPath(campaign, seq)...) }
 
 // Operations is the list of operations that match f, from its cursor.
-func (l Links) Operations(f outbox.OperationFilter) URL {
+func (l Links) Operations(f operations.OperationFilter) URL {
 	return l.at(request.Values(f), "operations")
 }
 
 // Operation is one operation, with its rows that match f.
-func (l Links) Operation(id int64, f outbox.OperationRowFilter) URL {
+func (l Links) Operation(id int64, f operations.OperationRowFilter) URL {
 	return l.at(request.Values(f), "operations", strconv.FormatInt(id, 10))
 }
 
 // OperationOf is one operation.
-func (l Links) OperationOf(id int64) URL { return l.Operation(id, outbox.OperationRowFilter{}) }
+func (l Links) OperationOf(id int64) URL { return l.Operation(id, operations.OperationRowFilter{}) }
 
 // NewOperation is the page that previews an operation on a selection and starts it.
-func (l Links) NewOperation(s outbox.Selection) URL {
+func (l Links) NewOperation(s operations.Selection) URL {
 	return l.at(SelectionValues(s), "operations", "new")
 }
 
-func SelectionValues(s outbox.Selection) url.Values {
+func SelectionValues(s operations.Selection) url.Values {
 	f := s.Filter
 	query := values("campaign", f.CampaignID, "event_type", f.EventType, "fingerprint", f.Fingerprint, "limit", Positive(int64(f.Limit)))
 	for _, r := range s.Rows {
@@ -203,11 +211,11 @@ func SelectionValues(s outbox.Selection) url.Values {
 }
 
 // RowName is a row in forms and addresses.
-func RowName(r outbox.RowKey) string { return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10) }
+func RowName(r event.RowKey) string { return r.CampaignID + "/" + strconv.FormatInt(r.Seq, 10) }
 
 // Campaigns is the list of campaigns that match f, from its cursor.
-func (l Links) Campaigns(f outbox.CampaignFilter) URL {
-	if !l.api && f.Sort == outbox.SortTrouble { // the order of the page
+func (l Links) Campaigns(f campaign.CampaignFilter) URL {
+	if !l.api && f.Sort == campaign.SortTrouble { // the order of the page
 		f.Sort = ""
 	}
 	return l.charted(request.Values(f), "campaigns")
@@ -228,7 +236,7 @@ func (l Links) Event(id string, seq int64) URL {
 
 // Tree is a location in a document of an event, by its JSON pointer; from is the index of the first
 // member shown.
-func (l Links) Tree(id string, seq int64, part outbox.Part, pointer string, from int) URL {
+func (l Links) Tree(id string, seq int64, part event.Part, pointer string, from int) URL {
 	return l.at(values("part", string(part), "at", pointer, "from", Positive(int64(from))),
 		"campaigns", id, "events", strconv.FormatInt(seq, 10), "tree")
 }
@@ -239,7 +247,7 @@ func (l Links) Payload(id string, seq int64) URL {
 }
 
 // Audit is the list of actions that match f, from its cursor.
-func (l Links) Audit(f outbox.AuditFilter) URL { return l.at(request.Values(f), "audit") }
+func (l Links) Audit(f operator.AuditFilter) URL { return l.at(request.Values(f), "audit") }
 
 // WithAction adds the id of the action whose outcome the page shows.
 func WithAction(u URL, act int64) URL {
@@ -331,18 +339,18 @@ func (l Links) SourceOf(name string) URL { return l.Source(name, "", 0) }
 // Rejections is the API's list of a source's rejected rows.
 func (l Links) Rejections(name string) URL { return l.at(nil, "intake", name, "rejections") }
 
-func (l Links) Publishers() URL { return l.PublishersOf(outbox.PublisherFilter{}) }
+func (l Links) Publishers() URL { return l.PublishersOf(subscription.PublisherFilter{}) }
 
-func (l Links) PublishersOf(f outbox.PublisherFilter) URL {
+func (l Links) PublishersOf(f subscription.PublisherFilter) URL {
 	return l.charted(request.Values(f), "publishers")
 }
 
-func (l Links) Publisher(n outbox.SubscriptionName) URL {
+func (l Links) Publisher(n operator.SubscriptionName) URL {
 	return l.charted(nil, "publishers", n.Topic, n.Publisher)
 }
 
 // ReadModel is a campaign's rows that match q.
-func (l Links) ReadModel(q outbox.ModelQuery) URL {
+func (l Links) ReadModel(q timetravel.ModelQuery) URL {
 	return l.at(request.Values(q), "campaigns", q.CampaignID, "read-model")
 }
 
@@ -375,7 +383,7 @@ func (l Links) RehearseVersion(fingerprint, projection, version string) URL {
 }
 
 // RehearseAgain is that page with the file that a rehearsal tried.
-func (l Links) RehearseAgain(d outbox.FixRehearsal, projection string) URL {
+func (l Links) RehearseAgain(d replay.FixRehearsal, projection string) URL {
 	return l.at(values("fingerprint", d.Fingerprint, "projection", projection, "rehearsal", Itoa(d.Run.ID)), "rehearsals", "new")
 }
 
@@ -384,14 +392,14 @@ func (l Links) Rehearsal(id int64) URL { return l.at(nil, "rehearsals", Itoa(id)
 
 // CanaryOf is the page that starts an operation which rests on a rehearsal; an empty selection is the
 // rows that would pass.
-func (l Links) CanaryOf(rehearsal int64, s outbox.Selection) URL {
+func (l Links) CanaryOf(rehearsal int64, s operations.Selection) URL {
 	query := SelectionValues(s)
 	query.Set("rehearsal", Itoa(rehearsal))
 	return l.at(query, "operations", "new")
 }
 
 // Runs is the list of runs that match f, from its cursor.
-func (l Links) Runs(f outbox.RunFilter) URL {
+func (l Links) Runs(f replay.RunFilter) URL {
 	return l.at(request.Values(f), "runs")
 }
 
@@ -401,12 +409,12 @@ func runPath(id int64, more ...string) []string {
 
 // Run is one run, with its results that match f and its log from a cursor; the page needs no RunID
 // in f.
-func (l Links) Run(id int64, f outbox.ResultFilter, log string) URL {
+func (l Links) Run(id int64, f replay.ResultFilter, log string) URL {
 	return l.at(values("outcome", f.Outcome, "cursor", f.Cursor, "limit", Positive(int64(f.Limit)), "log", log), runPath(id)...)
 }
 
 // RunOf is a run without filters.
-func (l Links) RunOf(id int64) URL { return l.Run(id, outbox.ResultFilter{}, "") }
+func (l Links) RunOf(id int64) URL { return l.Run(id, replay.ResultFilter{}, "") }
 
 // RunResult is the result of one campaign of a run.
 func (l Links) RunResult(id int64, campaign string) URL {
@@ -419,7 +427,7 @@ func (l Links) RunLog(id int64, cursor string) URL {
 }
 
 // NewRun is the page that previews a run and starts it.
-func (l Links) NewRun(o outbox.RunRequest) URL {
+func (l Links) NewRun(o replay.RunRequest) URL {
 	return l.at(request.Values(o), "runs", "new")
 }
 
@@ -434,7 +442,7 @@ func (l Links) DryRun(campaign string, seq, next int64) URL {
 }
 
 // SearchEvents is the list of events of all campaigns that match f, from its cursor.
-func (l Links) SearchEvents(f outbox.EventFilter) URL { return l.at(request.Values(f), "events") }
+func (l Links) SearchEvents(f search.EventFilter) URL { return l.at(request.Values(f), "events") }
 
 // Search is the page of what a text may mean; Suggestions are its list of options.
 func (l Links) Search(text string) URL { return l.at(values("q", text), "search") }
@@ -454,7 +462,7 @@ func (l Links) Ready() URL   { return l.at(nil, "readyz") }
 func (l Links) Tokens() URL { return l.at(nil, "tokens") }
 
 // View is the list of a view, filtered.
-func (l Links) View(v outbox.View) URL {
+func (l Links) View(v search.View) URL {
 	to := l.at(nil, v.List)
 	if v.Query == "" {
 		return to
@@ -463,7 +471,7 @@ func (l Links) View(v outbox.View) URL {
 }
 
 // Over is a page with charts over a range.
-func Over(page URL, r outbox.Range) URL {
+func Over(page URL, r samples.Range) URL {
 	address, fragment, anchored := strings.Cut(string(page), "#")
 	path, text, _ := strings.Cut(address, "?")
 	query, _ := url.ParseQuery(text)
@@ -473,7 +481,7 @@ func Over(page URL, r outbox.Range) URL {
 	if r.Free() {
 		query.Set("from", r.From.Format(time.RFC3339))
 		query.Set("to", r.To.Format(time.RFC3339))
-	} else if r.Label() != string(outbox.RangeHour) {
+	} else if r.Label() != string(samples.RangeHour) {
 		query.Set("range", string(r.Name))
 	}
 	if len(query) > 0 {
@@ -488,8 +496,8 @@ func Over(page URL, r outbox.Range) URL {
 func InstanceAnchor(id string) string { return "instance-" + id }
 
 // RequestOver returns a request of a kind over one campaign or all, and one projection or all.
-func RequestOver(kind outbox.RunKind, campaign, projection string) outbox.RunRequest {
-	o := outbox.RunRequest{Kind: kind, All: campaign == ""}
+func RequestOver(kind replay.RunKind, campaign, projection string) replay.RunRequest {
+	o := replay.RunRequest{Kind: kind, All: campaign == ""}
 	if campaign != "" {
 		o.Campaigns = []string{campaign}
 	}

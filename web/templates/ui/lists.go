@@ -3,7 +3,7 @@ package ui
 import (
 	"net/url"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -32,7 +32,7 @@ type PagerView struct {
 
 // PagerOf returns the navigation of a page that was read from a cursor; to makes the link to the
 // page that the cursor is set to.
-func PagerOf[T any](page outbox.Page[T], cursor *string, to func() URL) PagerView {
+func PagerOf[T any](page event.Page[T], cursor *string, to func() URL) PagerView {
 	read := *cursor
 	defer func() { *cursor = read }()
 	at := func(c string) URL {
@@ -61,7 +61,7 @@ func PagerOf[T any](page outbox.Page[T], cursor *string, to func() URL) PagerVie
 }
 
 // shownOf says "50 of 1,000+ shown"; empty for an empty page.
-func shownOf[T any](page outbox.Page[T]) string {
+func shownOf[T any](page event.Page[T]) string {
 	n := int64(len(page.Items))
 	switch {
 	case n == 0: // the list says so itself

@@ -3,30 +3,36 @@ package ui
 import (
 	"cmp"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/search"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // Look distinguishes states by a glyph, for readers who see no colours, and by a hue. States of the
 // same severity have the same hue.
 type Look struct{ Glyph, Hue string }
 
-var statusGlyphs = map[outbox.Status]string{
-	outbox.Pending:    "○",
-	outbox.Processing: "◐",
-	outbox.Failed:     "↻",
-	outbox.Dead:       "✕",
+var statusGlyphs = map[event.Status]string{
+	event.Pending:    "○",
+	event.Processing: "◐",
+	event.Failed:     "↻",
+	event.Dead:       "✕",
 }
 
-var stateGlyphs = map[outbox.State]string{
-	outbox.StateDiverged:     "≠",
-	outbox.StateBlocked:      "✕",
-	outbox.StatePaused:       "‖",
-	outbox.StateFailing:      "↻",
-	outbox.StateUnverifiable: "✕",
-	outbox.StateDrifted:      "≠",
-	outbox.StateLagging:      "○",
-	outbox.StateCurrent:      "✓",
+var stateGlyphs = map[campaign.State]string{
+	campaign.StateDiverged:     "≠",
+	campaign.StateBlocked:      "✕",
+	campaign.StatePaused:       "‖",
+	campaign.StateFailing:      "↻",
+	campaign.StateUnverifiable: "✕",
+	campaign.StateDrifted:      "≠",
+	campaign.StateLagging:      "○",
+	campaign.StateCurrent:      "✓",
 }
 
 var levelGlyphs = map[finding.Level]string{
@@ -35,62 +41,62 @@ var levelGlyphs = map[finding.Level]string{
 	finding.Warn: "!",
 }
 
-var conditionGlyphs = map[outbox.Condition]string{
-	outbox.InstanceRunning: "✓",
-	outbox.InstanceIdle:    "○",
-	outbox.InstanceSilent:  "!",
-	outbox.InstanceCrashed: "✕",
+var conditionGlyphs = map[campaign.Condition]string{
+	campaign.InstanceRunning: "✓",
+	campaign.InstanceIdle:    "○",
+	campaign.InstanceSilent:  "!",
+	campaign.InstanceCrashed: "✕",
 }
 
-var OperationLook = looksOf(map[outbox.OperationStatus]Look{
-	outbox.OperationRunning:   {"◐", "s-processing"},
-	outbox.OperationStopped:   {"✕", "s-blocked"},
-	outbox.OperationCancelled: {"⊘", "s-paused"},
+var OperationLook = looksOf(map[operations.OperationStatus]Look{
+	operations.OperationRunning:   {"◐", "s-processing"},
+	operations.OperationStopped:   {"✕", "s-blocked"},
+	operations.OperationCancelled: {"⊘", "s-paused"},
 }, Look{"✓", "s-current"})
 
-var ResultLook = looksOf(map[outbox.RowResult]Look{
-	outbox.ResultWaiting:     {"○", "s-pending"},
-	outbox.ResultRequeued:    {"◐", "s-processing"},
-	outbox.ResultDone:        {"✓", "s-current"},
-	outbox.ResultQuarantined: {"!", "s-failed"},
-	outbox.ResultSkipped:     {"↷", "s-paused"},
-	outbox.ResultFailedAgain: {"✕", "s-dead"},
-	outbox.ResultLeft:        {"‖", "s-pending"},
-	outbox.ResultUnwatched:   {"?", "s-lagging"},
+var ResultLook = looksOf(map[operations.RowResult]Look{
+	operations.ResultWaiting:     {"○", "s-pending"},
+	operations.ResultRequeued:    {"◐", "s-processing"},
+	operations.ResultDone:        {"✓", "s-current"},
+	operations.ResultQuarantined: {"!", "s-failed"},
+	operations.ResultSkipped:     {"↷", "s-paused"},
+	operations.ResultFailedAgain: {"✕", "s-dead"},
+	operations.ResultLeft:        {"‖", "s-pending"},
+	operations.ResultUnwatched:   {"?", "s-lagging"},
 }, Look{"?", "s-pending"})
 
-var RunLook = looksOf(map[outbox.RunStatus]Look{
-	outbox.RunQueued:      {"○", "s-pending"},
-	outbox.RunRunning:     {"◐", "s-processing"},
-	outbox.RunCancelling:  {"⊘", "s-paused"},
-	outbox.RunCancelled:   {"⊘", "s-paused"},
-	outbox.RunCompleted:   {"✓", "s-current"},
-	outbox.RunInterrupted: {"!", "s-failed"},
+var RunLook = looksOf(map[replay.RunStatus]Look{
+	replay.RunQueued:      {"○", "s-pending"},
+	replay.RunRunning:     {"◐", "s-processing"},
+	replay.RunCancelling:  {"⊘", "s-paused"},
+	replay.RunCancelled:   {"⊘", "s-paused"},
+	replay.RunCompleted:   {"✓", "s-current"},
+	replay.RunInterrupted: {"!", "s-failed"},
 }, Look{"✕", "s-dead"})
 
 var OutcomeLook = looksOf(map[string]Look{
-	outbox.OutcomeDrift:       {"≠", "s-diverged"},
-	outbox.OutcomeFailed:      {"✕", "s-dead"},
-	outbox.OutcomeNotCompared: {"‖", "s-paused"},
+	replay.OutcomeDrift:       {"≠", "s-diverged"},
+	replay.OutcomeFailed:      {"✕", "s-dead"},
+	replay.OutcomeNotCompared: {"‖", "s-paused"},
 }, Look{"✓", "s-current"})
 
 var ChangeLook = looksOf(map[string]Look{
-	outbox.RowAdded:   {"+", "s-current"},
-	outbox.RowRemoved: {"−", "s-dead"},
+	projection.RowAdded:   {"+", "s-current"},
+	projection.RowRemoved: {"−", "s-dead"},
 }, Look{"≠", "s-failed"})
 
 var CursorLook = looksOf(map[string]Look{
-	outbox.CursorLive:   {"✓", "s-current"},
-	outbox.CursorPaused: {"‖", "s-paused"},
-	outbox.CursorBehind: {"○", "s-lagging"},
+	campaign.CursorLive:   {"✓", "s-current"},
+	campaign.CursorPaused: {"‖", "s-paused"},
+	campaign.CursorBehind: {"○", "s-lagging"},
 }, Look{"✕", "s-dead"})
 
-var PublisherLook = looksOf(map[outbox.PublisherState]Look{
-	outbox.PublisherIsStopped:  {"■", "s-dead"},
-	outbox.PublisherIsFailed:   {"✕", "s-dead"},
-	outbox.PublisherIsRetrying: {"↻", "s-failed"},
-	outbox.PublisherIsNotHeld:  {"!", "s-failed"},
-	outbox.PublisherIsPaused:   {"‖", "s-paused"},
+var PublisherLook = looksOf(map[subscription.PublisherState]Look{
+	subscription.PublisherIsStopped:  {"■", "s-dead"},
+	subscription.PublisherIsFailed:   {"✕", "s-dead"},
+	subscription.PublisherIsRetrying: {"↻", "s-failed"},
+	subscription.PublisherIsNotHeld:  {"!", "s-failed"},
+	subscription.PublisherIsPaused:   {"‖", "s-paused"},
 }, Look{"✓", "s-current"})
 
 var TokenLook = looksOf(map[string]Look{
@@ -103,26 +109,26 @@ func looksOf[S comparable](listed map[S]Look, other Look) func(S) Look {
 	return func(s S) Look { return cmp.Or(listed[s], other) }
 }
 
-func StatusGlyph(s outbox.Status) string { return cmp.Or(statusGlyphs[s], "·") }
-func StateGlyph(s outbox.State) string   { return cmp.Or(stateGlyphs[s], "·") }
+func StatusGlyph(s event.Status) string  { return cmp.Or(statusGlyphs[s], "·") }
+func StateGlyph(s campaign.State) string { return cmp.Or(stateGlyphs[s], "·") }
 func LevelGlyph(l finding.Level) string  { return cmp.Or(levelGlyphs[l], "✕") }
-func StatusLook(s outbox.Status) Look    { return Look{StatusGlyph(s), "s-" + string(s)} }
+func StatusLook(s event.Status) Look     { return Look{StatusGlyph(s), "s-" + string(s)} }
 
 func EventLook(state string) Look {
 	switch state {
-	case outbox.EventApplied:
-		return Look{StateGlyph(outbox.StateCurrent), "s-current"}
-	case outbox.EventSkipped:
+	case search.EventApplied:
+		return Look{StateGlyph(campaign.StateCurrent), "s-current"}
+	case search.EventSkipped:
 		return Look{SkippedGlyph, "s-skipped"}
-	case outbox.EventWaiting:
-		return StatusLook(outbox.Pending)
+	case search.EventWaiting:
+		return StatusLook(event.Pending)
 	}
-	return StatusLook(outbox.Status(state))
+	return StatusLook(event.Status(state))
 }
 
-func StateLook(s outbox.State) Look { return Look{StateGlyph(s), "s-" + string(s)} }
+func StateLook(s campaign.State) Look { return Look{StateGlyph(s), "s-" + string(s)} }
 
-func ConditionLook(c outbox.Condition) Look {
+func ConditionLook(c campaign.Condition) Look {
 	return Look{cmp.Or(conditionGlyphs[c], "‖"), "s-" + string(c)}
 }
 

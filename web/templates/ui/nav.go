@@ -6,7 +6,12 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/docs"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operations"
+	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/search"
 )
 
 // section is an entry of the navigation.
@@ -27,30 +32,30 @@ func sections(p Page) []section {
 	system := []place{
 		{"Instances", "Instances", l.Instances()},
 		{"Alerts", "Alerts", l.Alerts()},
-		{"Audit", "Audit log", l.Audit(outbox.AuditFilter{})},
+		{"Audit", "Audit log", l.Audit(operator.AuditFilter{})},
 		{"About", "About", l.About()},
 		{docs.Operating, "Runbook", l.Operating("")},
 		{"Documentation", "Documentation", l.Docs("")},
 	}
-	if p.Me.Role.Includes(outbox.RoleAdmin) {
+	if p.Me.Role.Includes(operator.RoleAdmin) {
 		system = slices.Insert(system, 3, place{"Tokens", "API tokens", l.Tokens()})
 	}
 	return []section{
 		{"Overview", "o", []place{{"Overview", "Overview", l.Overview()}}},
-		{"Campaigns", "c", []place{{"Campaigns", "Campaigns", l.Campaigns(outbox.CampaignFilter{})}}},
+		{"Campaigns", "c", []place{{"Campaigns", "Campaigns", l.Campaigns(campaign.CampaignFilter{})}}},
 		{"Events", "e", []place{
-			{"Events", "Find events", l.SearchEvents(outbox.EventFilter{})},
-			{"Rows", "Outbox", l.Rows(outbox.RowFilter{})},
+			{"Events", "Find events", l.SearchEvents(search.EventFilter{})},
+			{"Rows", "Outbox", l.Rows(campaign.RowFilter{})},
 			{"Intake", "Intake", l.Intake()},
 		}},
 		{"Problems", "p", []place{
 			{"Failures", "Causes", l.Failures()},
-			{"Dead", "Dead rows", l.Rows(outbox.RowFilter{Status: outbox.Dead})},
-			{"Failed", "Failed rows", l.Rows(outbox.RowFilter{Status: outbox.Failed})},
+			{"Dead", "Dead rows", l.Rows(campaign.RowFilter{Status: event.Dead})},
+			{"Failed", "Failed rows", l.Rows(campaign.RowFilter{Status: event.Failed})},
 		}},
 		{"Jobs", "j", []place{
-			{"Operations", "Operations", l.Operations(outbox.OperationFilter{})},
-			{"Runs", "Runs", l.Runs(outbox.RunFilter{})},
+			{"Operations", "Operations", l.Operations(operations.OperationFilter{})},
+			{"Runs", "Runs", l.Runs(replay.RunFilter{})},
 		}},
 		{"Projections", "r", []place{{"Projections", "Projections", l.Projections()}}},
 		{"Publishers", "u", []place{{"Publishers", "Publishers", l.Publishers()}}},
@@ -59,18 +64,18 @@ func sections(p Page) []section {
 }
 
 // RowsNav is the entry of the navigation for a list of rows.
-func RowsNav(f outbox.RowFilter) string {
+func RowsNav(f campaign.RowFilter) string {
 	switch f.Status {
-	case outbox.Dead:
+	case event.Dead:
 		return "Dead"
-	case outbox.Failed:
+	case event.Failed:
 		return "Failed"
 	}
 	return "Rows"
 }
 
 // RowsTitle is the title of a list of rows, as the navigation names it.
-func RowsTitle(f outbox.RowFilter) string {
+func RowsTitle(f campaign.RowFilter) string {
 	if nav := RowsNav(f); nav != "Rows" {
 		return nav + " rows"
 	}

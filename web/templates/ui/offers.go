@@ -3,21 +3,21 @@ package ui
 import (
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 // Offers reports whether the reader may perform an action. A page only shows controls of offered
 // actions.
-func (p Page) Offers(action outbox.Action) bool {
+func (p Page) Offers(action operator.Action) bool {
 	return !p.ReadOnly && p.Me.Role.Includes(action.Role())
 }
 
 // Outside reports whether the reader may not read: the page then says what is wrong and nothing
 // else.
-func (p Page) Outside() bool { return p.Me.Role == outbox.RoleNone }
+func (p Page) Outside() bool { return p.Me.Role == operator.RoleNone }
 
 // whyWithheld says why a page lacks the controls of some actions; empty if it lacks none.
-func whyWithheld(p Page, actions []outbox.Action) string {
+func whyWithheld(p Page, actions []operator.Action) string {
 	if p.ReadOnly && len(actions) > 0 {
 		return "This server is read-only."
 	}
@@ -27,9 +27,9 @@ func whyWithheld(p Page, actions []outbox.Action) string {
 }
 
 // Known reports whether the reader is authenticated.
-func Known(who outbox.Identity) bool { return who.Auth != outbox.AuthLocal && who.Name != "" }
+func Known(who operator.Identity) bool { return who.Auth != operator.AuthLocal && who.Name != "" }
 
-func WhoInFull(who outbox.Identity) string {
+func WhoInFull(who operator.Identity) string {
 	text := Visible(who.Name) + ", " + string(who.Role) + " (" + string(who.Auth) + ")"
 	if len(who.Groups) > 0 {
 		text += "; groups: " + Visible(strings.Join(who.Groups, ", "))
@@ -40,9 +40,9 @@ func WhoInFull(who outbox.Identity) string {
 // NeedsOwnPage reports whether an action that releases so many rows is offered not in a list, but
 // on its own page with a preview.
 func (p Page) NeedsOwnPage(released int64) bool {
-	return outbox.ActionRequeue.Phrase(outbox.Reach{Released: released}) != "" || p.NeedsReason(released)
+	return operator.ActionRequeue.Phrase(operator.Reach{Released: released}) != "" || p.NeedsReason(released)
 }
 
 func (p Page) NeedsReason(released int64) bool {
-	return outbox.NeedsReason(p.ReasonFrom, released)
+	return operator.NeedsReason(p.ReasonFrom, released)
 }

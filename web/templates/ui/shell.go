@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -21,7 +23,7 @@ type Twins struct {
 func (p Page) Program() string {
 	words := "outboxweb "
 	for _, flag := range p.Flags {
-		words += outbox.ShellWord(flag) + " "
+		words += event.ShellWord(flag) + " "
 	}
 	return words
 }
@@ -43,10 +45,10 @@ func (p Page) Command(command string, asked any, arguments ...string) string {
 }
 
 // AnyReason is the reason of actions in their shell equivalents, to be replaced by the reader's own.
-var AnyReason = outbox.ReasonRequest{Reason: "why"}
+var AnyReason = operator.ReasonRequest{Reason: "why"}
 
 // Asks are the shell equivalents of an action that is asked for with a request; about is as in Links.Action.
-func (p Page) Asks(a outbox.Action, asked any, about ...string) Twins {
+func (p Page) Asks(a operator.Action, asked any, about ...string) Twins {
 	t := Twins{Curl: p.CurlPost(p.Links.API().Action(a, about...), asked)}
 	if a.OnPublisher() { // which the command line names TOPIC/PUBLISHER
 		about = []string{strings.Join(about, "/")}
@@ -58,28 +60,28 @@ func (p Page) Asks(a outbox.Action, asked any, about ...string) Twins {
 }
 
 // AsksOn is Asks with a reason and, unless it is nil, what the page shows of a campaign or its head.
-func (p Page) AsksOn(a outbox.Action, expected *outbox.Expected, about ...string) Twins {
-	return p.Asks(a, outbox.ActionRequest{ReasonRequest: AnyReason, Expected: expected}, about...)
+func (p Page) AsksOn(a operator.Action, expected *operator.Expected, about ...string) Twins {
+	return p.Asks(a, operator.ActionRequest{ReasonRequest: AnyReason, Expected: expected}, about...)
 }
 
 // Curl is the start of a curl line: behind a login it needs an API token.
 func (p Page) Curl() string {
-	if p.Me.Auth == outbox.AuthLocal || p.Me.Auth == "" {
+	if p.Me.Auth == operator.AuthLocal || p.Me.Auth == "" {
 		return "curl -s "
 	}
 	return `curl -s -H "Authorization: Bearer $OUTBOXWEB_TOKEN" `
 }
 
-func (p Page) CurlGet(u URL) string { return p.Curl() + outbox.ShellWord(p.Origin+string(u)) }
+func (p Page) CurlGet(u URL) string { return p.Curl() + event.ShellWord(p.Origin+string(u)) }
 
 func (p Page) CurlPost(u URL, body any) string {
 	text, err := json.Marshal(body)
 	if err != nil { // strings and numbers always marshal
 		text = []byte("{}")
 	}
-	return p.Curl() + "-H 'Content-Type: application/json' -d " + outbox.ShellWord(string(text)) + " " + outbox.ShellWord(p.Origin+string(u))
+	return p.Curl() + "-H 'Content-Type: application/json' -d " + event.ShellWord(string(text)) + " " + event.ShellWord(p.Origin+string(u))
 }
 
-func ExpectedOf(r outbox.Row) *outbox.Expected {
-	return &outbox.Expected{Status: r.Status, AttemptCount: &r.AttemptCount}
+func ExpectedOf(r campaign.Row) *operator.Expected {
+	return &operator.Expected{Status: r.Status, AttemptCount: &r.AttemptCount}
 }

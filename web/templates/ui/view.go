@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/static"
 )
 
@@ -23,10 +25,10 @@ type Page struct {
 	Origin   string   `redact:"-"` // scheme and host as the reader sees them, such as http://127.0.0.1:8080
 	Title    string   `redact:"-"` // names the page's object by its identifiers
 	Nav      string   `redact:"-"` // the current entry of the navigation
-	Mode     outbox.Mode
-	Around   outbox.Surroundings // to explain why campaigns do or do not progress
-	Me       outbox.Identity     `redact:"-"` // the reader
-	SignOut  URL                 `redact:"-"` // where the reader's session is ended; empty if it cannot be
+	Mode     campaign.Mode
+	Around   campaign.Surroundings // to explain why campaigns do or do not progress
+	Me       operator.Identity     `redact:"-"` // the reader
+	SignOut  URL                   `redact:"-"` // where the reader's session is ended; empty if it cannot be
 	ReadOnly bool
 	Embedded bool // settings are fields of the program that serves the page, not flags
 	DryRun   bool // dry runs are offered
@@ -39,19 +41,19 @@ type Page struct {
 	// fingerprint of its worst error. It is set where a run can be started.
 	Failing map[string]string `redact:"-"`
 	// Loaded are the loaded projections with the versions that built their rows.
-	Loaded []outbox.ProjectionInfo `redact:"-"`
+	Loaded []campaign.ProjectionInfo `redact:"-"`
 	// Judged is the cause that an action on the page would retry; nil if there is none, or several.
 	Judged   *Judged
 	Findings finding.List `redact:"-"` // what is wrong, of which the title shows kinds and numbers alone
 	NoneDead bool         // no row was dead a moment ago
 	Version  string
-	Running  outbox.Running
+	Running  campaign.Running
 	Now      time.Time
-	AsOf     time.Time          // when the content was read; zero means Now
-	Self     URL                // the URL that refreshes the live part; empty for a page that does not refresh
-	Twin     URL                // the JSON equivalent; empty if there is none
-	Flash    *outbox.AuditEntry // the action that led here, or nil
-	After    outbox.Aftermath   // what became of it
+	AsOf     time.Time            // when the content was read; zero means Now
+	Self     URL                  // the URL that refreshes the live part; empty for a page that does not refresh
+	Twin     URL                  // the JSON equivalent; empty if there is none
+	Flash    *operator.AuditEntry // the action that led here, or nil
+	After    campaign.Aftermath   // what became of it
 }
 
 // Setting names a setting where the reader can change it: a flag, or a field of the program that
@@ -81,10 +83,10 @@ const htmxConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScri
 	`{"code":"304","swap":false},{"code":"[45]..","swap":true,"error":true}]}`
 
 // Num formats a number with thousands separators: 44,200.
-func Num(n int64) string { return outbox.Number(n) }
+func Num(n int64) string { return event.Number(n) }
 
-func Rate(perSecond float64) string { return outbox.Rate(perSecond) }
-func Seconds(s float64) string      { return outbox.Age(time.Duration(s * float64(time.Second))) }
+func Rate(perSecond float64) string { return campaign.Rate(perSecond) }
+func Seconds(s float64) string      { return event.Age(time.Duration(s * float64(time.Second))) }
 func ISOTime(t time.Time) string    { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Relative formats a time relative to now: "3 min ago", "in 4 s", "now".
@@ -92,11 +94,11 @@ func Relative(t, now time.Time) string {
 	d := now.Sub(t)
 	switch {
 	case d <= -time.Second:
-		return "in " + outbox.Age(-d)
+		return "in " + event.Age(-d)
 	case d < time.Second:
 		return "now"
 	default:
-		return outbox.Age(d) + " ago"
+		return event.Age(d) + " ago"
 	}
 }
 
@@ -127,26 +129,26 @@ func Itoa[T ~int | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) 
 
 type NamedText struct{ Name, Value string }
 
-func Count(n int64, one, many string) string { return outbox.Count(n, one, many) }
-func Sentence(s string) string               { return outbox.Sentence(s) }
+func Count(n int64, one, many string) string { return event.Count(n, one, many) }
+func Sentence(s string) string               { return event.Sentence(s) }
 
 // ModeName is a mode in words; its setting is in titles and on the page of the system.
-func ModeName(m outbox.Mode) string {
+func ModeName(m campaign.Mode) string {
 	switch m {
-	case outbox.ModeInline:
+	case campaign.ModeInline:
 		return "applied on append"
-	case outbox.ModeShadow:
+	case campaign.ModeShadow:
 		return "shadow: nothing is applied"
 	default:
 		return "applied by workers"
 	}
 }
 
-func ModeMeaning(m outbox.Mode) string {
+func ModeMeaning(m campaign.Mode) string {
 	switch m {
-	case outbox.ModeInline:
+	case campaign.ModeInline:
 		return "appends apply events on the request path; the worker retries those that failed"
-	case outbox.ModeShadow:
+	case campaign.ModeShadow:
 		return "appends enqueue events; the worker rehearses applying them and changes nothing"
 	default:
 		return "appends enqueue events; the worker applies them"

@@ -10,8 +10,11 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/outboxweb/outboxweb/docs"
+	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/database"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
 func TestText_forPeople(t *testing.T) {
@@ -37,7 +40,7 @@ func TestText_forPeople(t *testing.T) {
 func TestShellWord_givesTheShellBackTheSameWord(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"", "plain-1.2", "a b", `it's "$HOME" \n`, "`id`;&|<>*?~#!", "ü✓", "-x", "a\tb"} {
-		out, err := exec.Command("sh", "-c", "printf %s "+outbox.ShellWord(word)).Output()
+		out, err := exec.Command("sh", "-c", "printf %s "+event.ShellWord(word)).Output()
 		must.Hold(t, err == nil && string(out) == word, "%q came back as %q, %v", word, out, err)
 	}
 }
@@ -56,7 +59,7 @@ func TestActSentence_namesThePublisher(t *testing.T) {
 		{"publisher_test", `{"ok":false,"error":"refused\nat length"}`, "Sent a test event to publisher scenes/archive: refused"},
 		{"publisher_skip", `null`, "Changed publisher scenes/archive."},
 	} {
-		a := outbox.AuditEntry{Action: outbox.Action(c.action), Before: json.RawMessage(`{"topic":"scenes","publisher":"archive"}`), After: json.RawMessage(c.after)}
+		a := operator.AuditEntry{Action: operator.Action(c.action), Before: json.RawMessage(`{"topic":"scenes","publisher":"archive"}`), After: json.RawMessage(c.after)}
 		must.Equal(t, ActionSentence(a), c.want, c.action)
 	}
 }
@@ -70,14 +73,14 @@ func TestGuides_areHeadingsOfTheRunbook(t *testing.T) {
 	for _, g := range []Guide{GuideLag, GuideFailed, GuideDead, GuideCanary, GuideWorker, GuideDiverged, GuideWrong, GuideAside, GuideFile, GuideDisk, GuideUpgrade} {
 		must.Hold(t, headings[g], "the runbook has no heading for #%s", g)
 	}
-	for _, kind := range outbox.FaultKinds {
+	for _, kind := range database.FaultKinds {
 		must.Hold(t, headings[Guide(kind.Guide())], "the runbook has no heading for a fault of the kind %s", kind)
 	}
 }
 
 func TestTwins_ofAnEmbeddedConsoleSayWhatTheCommandNeeds(t *testing.T) {
 	t.Parallel()
-	p := Page{Embedded: true, Running: outbox.Running{Versions: map[string]string{"orders": "1", "rooms": "2"}, InGo: map[string]bool{"rooms": true}}}
+	p := Page{Embedded: true, Running: campaign.Running{Versions: map[string]string{"orders": "1", "rooms": "2"}, InGo: map[string]bool{"rooms": true}}}
 	html := string(must.Get(templ.ToGoHTML(t.Context(), FromShell(p, Twins{Curl: "curl", CLI: "outboxweb"}))).Or(t))
 	for _, name := range []string{"OUTBOXWEB_JOURNAL_DB", "OUTBOXWEB_PROJECTIONS_DB", "OUTBOXWEB_PROJECTIONS<"} {
 		must.Hold(t, strings.Contains(html, name), "no %s above the command: %s", name, html)

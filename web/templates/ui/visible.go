@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/outboxweb/outboxweb/internal/outbox"
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // readAttributes matches the attributes of a tag that a user reads. Their values are in double
@@ -64,7 +64,7 @@ func visible(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {
 		if unseen(r) {
-			b.WriteString(outbox.EscapeRune(r))
+			b.WriteString(event.EscapeRune(r))
 		} else {
 			b.WriteRune(r)
 		}
@@ -105,10 +105,10 @@ func printable(eight uint64) bool {
 // scripts and emoji need them. So do the line ends and tabs between the values of a document.
 func unseen(r rune) bool {
 	switch {
-	case r == '\n', r == '\t', r == '\r', outbox.Joiner(r):
+	case r == '\n', r == '\t', r == '\r', event.Joiner(r):
 		return false
 	}
-	return r == utf8.RuneError || outbox.Unseen(r)
+	return r == utf8.RuneError || event.Unseen(r)
 }
 
 // tagEnd returns the end of the tag that a text begins with.
@@ -150,7 +150,7 @@ func idParts(id string) (head, middle, tail string) {
 // shortFrom is the length from which an id is shown without its middle.
 const shortFrom = 20
 
-func IsHidden(value string) bool { return value == string(outbox.HiddenJSON) }
+func IsHidden(value string) bool { return value == string(event.HiddenJSON) }
 
 type hidesPayloads struct{}
 

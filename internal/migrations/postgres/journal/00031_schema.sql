@@ -135,7 +135,7 @@ create index campaigns_paused on campaigns (paused_at) where paused_at is not nu
 -- Campaigns that processes have died with are tried one at a time.
 create index campaigns_suspects on campaigns (due_at) where crashes >= 2;
 
--- Trouble first: the order of outbox.Campaign.Rank without what verifying found.
+-- Trouble first: the order of campaign.Campaign.Rank without what verifying found.
 create index campaigns_by_trouble on campaigns ((cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)), campaign_id);
 
 create table attempts (
