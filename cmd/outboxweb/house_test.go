@@ -42,17 +42,17 @@ var mayImport = map[string][]string{
 
 	"internal/readmodel":  {"internal/event", "internal/database", "internal/campaign", "internal/sqldb"},
 	"internal/store":      {"internal/event", "internal/database", "internal/operator", "internal/campaign", "internal/sqldb", "internal/migrations", "internal/readmodel", "internal/loop"},
-	"internal/queue":      {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store"},
+	"internal/outbox":     {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store"},
 	"internal/samples":    {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store"},
 	"internal/projection": {"internal/event", "internal/campaign"},
 	"internal/loop":       {"internal/event"},
 
-	"internal/worker":                 {"internal/event", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
-	"internal/maintenance":            {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue"},
-	"internal/operations":             {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/loop"},
+	"internal/worker":                 {"internal/event", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/outbox", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
+	"internal/maintenance":            {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store", "internal/outbox"},
+	"internal/operations":             {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/outbox", "internal/loop"},
 	"internal/search":                 {"internal/event", "internal/campaign", "internal/sqldb", "internal/store"},
 	"internal/tokens":                 {"internal/event", "internal/operator", "internal/sqldb", "internal/store"},
-	"internal/runs":                   {"internal/event", "internal/database", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/store", "internal/queue", "internal/projection", "internal/loop", "internal/search"},
+	"internal/runs":                   {"internal/event", "internal/database", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/store", "internal/outbox", "internal/projection", "internal/loop", "internal/search"},
 	"internal/timetravel":             {"internal/event", "internal/campaign", "internal/store", "internal/projection", "internal/runs"},
 	"internal/publishing":             {"internal/event", "internal/operator", "internal/campaign", "internal/subscription", "internal/sqldb", "internal/store", "internal/loop", "internal/metrics", "internal/publishing/destination", "internal/samples"},
 	"internal/publishing/destination": {"internal/event", "internal/operator", "internal/subscription", "internal/outbound"},
@@ -85,14 +85,14 @@ var mayImport = map[string][]string{
 	"web/templates/overview":    {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/replay", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "internal/operations", "internal/projection", "internal/samples"},
 	"web/templates/system":      {"internal/event", "internal/finding", "internal/database", "internal/operator", "internal/campaign", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "docs", "internal/alerts", "internal/samples"},
 
-	"internal/handlers": {"internal/event", "internal/finding", "internal/database", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "internal/replay", "internal/admission", "internal/appendbody", "internal/csv", "internal/hosts", "internal/facts", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "web/templates/overview", "web/templates/system", "web/static", "docs", "internal/projection"},
+	"internal/handlers": {"internal/event", "internal/finding", "internal/database", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "internal/replay", "internal/admission", "internal/appendbody", "internal/csv", "internal/hosts", "internal/facts", "internal/request", "internal/readmodel", "internal/samples", "internal/store", "internal/outbox", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/publishing", "internal/tokens", "internal/alerts", "internal/intake", "internal/auth", "internal/metrics", "internal/redact", "web/templates/ui", "web/templates/charts", "web/templates/delivery", "web/templates/jobs", "web/templates/projections", "web/templates/campaigns", "web/templates/overview", "web/templates/system", "web/static", "docs", "internal/projection"},
 
 	"github.com/outboxweb/outboxweb": {"internal/event", "internal/operator", "internal/campaign", "internal/subscription", "internal/alerts", "internal/auth", "internal/engine", "internal/handlers", "internal/hosts", "internal/intake", "internal/projection", "internal/publishing/destination", "internal/store"},
 	"examples/shop":                  {"github.com/outboxweb/outboxweb", "intake"},
 
-	"internal/engine": {"internal/event", "internal/operator", "internal/campaign", "internal/subscription", "internal/replay", "internal/facts", "internal/loop", "internal/intake", "internal/samples", "internal/store", "internal/queue", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
+	"internal/engine": {"internal/event", "internal/operator", "internal/campaign", "internal/subscription", "internal/replay", "internal/facts", "internal/loop", "internal/intake", "internal/samples", "internal/store", "internal/outbox", "internal/search", "internal/maintenance", "internal/operations", "internal/runs", "internal/timetravel", "internal/projection", "internal/publishing", "internal/publishing/destination", "internal/tokens", "internal/alerts", "internal/worker", "internal/metrics", "internal/redact", "internal/handlers"},
 
-	"internal/bench": {"internal/event", "internal/campaign", "internal/engine", "internal/metrics", "internal/projection", "internal/queue", "internal/store", "internal/worker"},
+	"internal/bench": {"internal/event", "internal/campaign", "internal/engine", "internal/metrics", "internal/projection", "internal/outbox", "internal/store", "internal/worker"},
 
 	"internal/apitest":      {},
 	"internal/cputest":      {},
@@ -101,8 +101,8 @@ var mayImport = map[string][]string{
 	"internal/pgtest":       {"internal/must"},
 	"internal/pgtest/share": {"internal/pgtest"},
 	"internal/dbtest":       {"internal/must", "internal/pgtest", "internal/size"},
-	"internal/storetest":    {"internal/event", "internal/operator", "internal/campaign", "internal/readmodel", "internal/samples", "internal/store", "internal/queue", "internal/maintenance", "internal/dbtest", "internal/must"},
-	"internal/enginetest":   {"internal/event", "internal/operator", "internal/campaign", "internal/replay", "internal/store", "internal/queue", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
+	"internal/storetest":    {"internal/event", "internal/operator", "internal/campaign", "internal/readmodel", "internal/samples", "internal/store", "internal/outbox", "internal/maintenance", "internal/dbtest", "internal/must"},
+	"internal/enginetest":   {"internal/event", "internal/operator", "internal/campaign", "internal/replay", "internal/store", "internal/outbox", "internal/projection", "internal/operations", "internal/runs", "internal/worker", "internal/dbtest", "internal/must", "internal/size", "internal/storetest"},
 	"internal/corpus":       {"internal/event", "internal/sample", "internal/must", "internal/size"},
 	"e2e":                   {"intake", "internal/apitest", "internal/pgtest", "internal/must", "internal/size"},
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -50,7 +50,7 @@ func (d *desk) claimed(kind replay.RunKind) runs.Lease {
 	o := command("nightly")
 	o.Confirm = "rebuild all campaigns"
 	must.Get(d.st.Runs.Start(ctx, o, replay.RunRequest{Kind: kind, All: true}, infos)).Or(d.t)
-	l, ok, err := d.st.Runs.Claim(ctx, queue.Worker{ID: "w"}, versions, time.Minute)
+	l, ok, err := d.st.Runs.Claim(ctx, outbox.Worker{ID: "w"}, versions, time.Minute)
 	must.Need(d.t, ok && err == nil, "it is claimed: %t, %v", ok, err)
 	return l
 }

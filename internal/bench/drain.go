@@ -19,8 +19,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/worker"
 )
@@ -134,7 +134,7 @@ func (b *bench) fill(ctx context.Context, o store.Options, l backlog) error {
 }
 
 // lastError returns the reason why an event was not applied.
-func lastError(ctx context.Context, q *queue.Queue) error {
+func lastError(ctx context.Context, q *outbox.Queue) error {
 	page, err := q.Rows(ctx, campaign.RowFilter{Status: event.Failed, Limit: 1})
 	if err != nil || len(page.Items) == 0 {
 		return err
@@ -170,7 +170,7 @@ func (b *bench) openWorker(ctx context.Context, o store.Options, left *atomic.In
 			end(errNotApplied)
 		}
 	}}
-	w := worker.New(worker.Config{Queue: queue.New(st), Set: b.set, Mode: campaign.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
+	w := worker.New(worker.Config{Queue: outbox.New(st), Set: b.set, Mode: campaign.ModeOutbox, BatchSize: 1000, PollInterval: 100 * time.Millisecond,
 		Lease: event.DefaultLease, Build: b.Build, Concurrency: o.Concurrency,
 		Metrics: m, Logger: slog.New(slog.DiscardHandler)})
 	st.OnWork(w.Wake)

@@ -16,9 +16,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/samples"
@@ -30,7 +30,7 @@ import (
 
 // Engine is a store with the packages that work on it.
 type Engine struct {
-	*queue.Queue
+	*outbox.Queue
 	*samples.Samples
 	Maintenance *maintenance.Maintenance
 	Search      *search.Search
@@ -44,7 +44,7 @@ type Engine struct {
 
 // Wire builds the engine around a store that is not in use yet.
 func Wire(st *store.Store) *Engine {
-	kept, q := samples.New(st), queue.New(st)
+	kept, q := samples.New(st), outbox.New(st)
 	e := &Engine{Queue: q, Samples: kept, Maintenance: maintenance.New(q), Search: search.New(st), Tokens: tokens.New(st), Operations: operations.New(q, kept), Runs: runs.New(q), Publishing: publishing.NewProgress(st), Intake: intake.New(st)}
 	e.Facts = &facts.Reader{Store: st, Operations: e.Operations, Runs: e.Runs, Publishing: e.Publishing, Intake: e.Intake}
 	e.Facts.Begin()

@@ -22,8 +22,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -296,10 +296,10 @@ func (b *Engine) Feed(events ...event.Event) *Engine {
 }
 
 // ClaimWave claims a wave for the engine's worker.
-func (b *Engine) ClaimWave() []queue.Claim { return b.MustClaim(b.Worker.Name(), 1000) }
+func (b *Engine) ClaimWave() []outbox.Claim { return b.MustClaim(b.Worker.Name(), 1000) }
 
 // FinishClaims applies and settles claims, and calls between in the middle.
-func (b *Engine) FinishClaims(ctx context.Context, claims []queue.Claim, between ...func()) error {
+func (b *Engine) FinishClaims(ctx context.Context, claims []outbox.Claim, between ...func()) error {
 	wave, err := b.Worker.Apply(ctx, claims)
 	for _, happen := range between {
 		happen()

@@ -8,7 +8,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -65,14 +65,14 @@ func (f *Rooms) StartRun(order replay.RunRequest) replay.Run {
 }
 
 // ClaimRun claims the run that must exist.
-func (f *Rooms) ClaimRun(w queue.Worker) runs.Lease {
+func (f *Rooms) ClaimRun(w outbox.Worker) runs.Lease {
 	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
 	must.Need(f.TB, err == nil && ok, "claim a run: %v, %v", ok, err)
 	return l
 }
 
 // NoRun fails when there is a run to claim.
-func (f *Rooms) NoRun(w queue.Worker) {
+func (f *Rooms) NoRun(w outbox.Worker) {
 	l, ok, err := f.Runs.Claim(f.Ctx, w, VersionsRuns, storetest.Lease)
 	must.Need(f.TB, !ok && err == nil, "claimed %+v, %v, want none", l, err)
 }
@@ -110,7 +110,7 @@ func (f *Rooms) Operation(id int64) operations.OperationDetail {
 }
 
 // RunHolder is the owner of the campaigns of the made-up run in ClaimedForRun.
-var RunHolder = queue.Worker{ID: campaign.RunOwner(7, "host-1"), Build: "v1"}
+var RunHolder = outbox.Worker{ID: campaign.RunOwner(7, "host-1"), Build: "v1"}
 
 // HoldsRun inserts a run and makes a process its owner.
 func (f *Rooms) HoldsRun(id int64, process string) runs.Lease {
@@ -126,14 +126,14 @@ on conflict (id) do update set lease_owner = excluded.lease_owner%s`, override, 
 }
 
 // ClaimedForRun claims campaigns for a run; all of them must be available.
-func (f *Rooms) ClaimedForRun(campaigns ...string) []queue.RunClaim {
+func (f *Rooms) ClaimedForRun(campaigns ...string) []outbox.RunClaim {
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), RunHolder, campaigns, storetest.Lease)
 	must.Need(f.TB, err == nil && len(claims) == len(campaigns), "claimed %+v, %v; want %q", claims, err, campaigns)
 	return claims
 }
 
 // ReleaseFromRun releases the claims of ClaimedForRun.
-func (f *Rooms) ReleaseFromRun(claims ...queue.RunClaim) {
+func (f *Rooms) ReleaseFromRun(claims ...outbox.RunClaim) {
 	lost, err := f.ReleaseForRun(f.Ctx, RunHolder, claims)
 	must.Need(f.TB, err == nil && len(lost) == 0, "release: lost %q, %v", lost, err)
 }

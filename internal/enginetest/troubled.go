@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -42,7 +42,7 @@ type Troubled struct {
 // Sleeper is a wave whose process stalled after its claim.
 type Sleeper struct {
 	Engine *Engine
-	Claims []queue.Claim
+	Claims []outbox.Claim
 }
 
 var TroubledCampaigns = []string{"a", "b", "c"}

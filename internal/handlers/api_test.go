@@ -20,7 +20,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -316,7 +316,7 @@ func TestRoutes_refuseParametersThatTheyDoNotTake(t *testing.T) {
 func TestEndpoints_haveWhatClientsAreMadeFrom(t *testing.T) {
 	t.Parallel()
 	ids := map[string]string{}
-	for key, r := range newServer(Config{Queue: queue.New(new(store.Store)), Metrics: metrics.New(nil)}).routes {
+	for key, r := range newServer(Config{Queue: outbox.New(new(store.Store)), Metrics: metrics.New(nil)}).routes {
 		if !strings.HasPrefix(r.pattern, apiPrefix) {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
@@ -209,9 +209,9 @@ func TestShadow_outcomesAreCauses(t *testing.T) {
 	}
 	s.get("/").want(t, 200).lacks(t, "Shadow mode has rehearsed")
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
-		r := queue.Rehearsal{CampaignID: id, RehearsedSeq: 2}
+		r := outbox.Rehearsal{CampaignID: id, RehearsedSeq: 2}
 		if why := wrong[id]; why != "" {
-			r = queue.Rehearsal{CampaignID: id, RehearsedSeq: 1, FailedSeq: 2, Error: why, Fingerprint: event.Fingerprint(why)}
+			r = outbox.Rehearsal{CampaignID: id, RehearsedSeq: 1, FailedSeq: 2, Error: why, Fingerprint: event.Fingerprint(why)}
 		}
 		must.OK(t, s.kit.RecordRehearsal(t.Context(), r))
 	}
@@ -356,7 +356,7 @@ func TestInstances_tellWhoHoldsWhat(t *testing.T) {
 	none.get("/instances").want(t, 200, "No worker has started yet.").lacks(t, "<table")
 	none.get("/campaigns/c-1").want(t, 200, "no lease").lacks(t, "/instances#")
 	s.beat("dead", "v1")
-	s.kit.MustClaim(queue.Worker{ID: "dead"}, 1000) // for half a minute
+	s.kit.MustClaim(outbox.Worker{ID: "dead"}, 1000) // for half a minute
 	s.clock = s.clock.Add(12 * time.Second)
 	s.beat("old", "v1")
 	s.clock = s.clock.Add(time.Millisecond)
@@ -384,7 +384,7 @@ func TestInstances_ownersOfLeasesLeadToTheirInstance(t *testing.T) {
 	anchor := regexp.MustCompile(`href="/instances#([^"]*)"`)
 	for _, id := range append([]string{"host-1a2b"}, oddIDs[:size.Of(2, 4, len(oddIDs))]...) {
 		s := newSite(t).seed("c-1", "a")
-		s.kit.MustClaim(queue.Worker{ID: id}, 1000)
+		s.kit.MustClaim(outbox.Worker{ID: id}, 1000)
 		found := anchor.FindStringSubmatch(s.get("/campaigns/c-1").want(t, 200).body)
 		must.Need(t, found != nil, "the owner %q is no link", id)
 		fragment, err := url.PathUnescape(html.UnescapeString(found[1]))

@@ -15,8 +15,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -181,7 +181,7 @@ func TestEventPage_saysWhetherItWasAppliedAndLinksItsCauses(t *testing.T) {
 func TestRowPage_saysWhatARehearsalFound(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b", "c")
 	s.get("/campaigns/c-1/events/1").lacks(t, "Rehearsed")
-	must.OK(t, s.kit.RecordRehearsal(t.Context(), queue.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}))
+	must.OK(t, s.kit.RecordRehearsal(t.Context(), outbox.Rehearsal{CampaignID: "c-1", RehearsedSeq: 1, FailedSeq: 2, Error: "no <seat>"}))
 	s.get("/campaigns/c-1/events/1").want(t, 200, "Rehearsed", "it would be applied")
 	s.get("/campaigns/c-1/events/2").want(t, 200, "it would fail:", "no &lt;seat&gt;")
 	s.get("/campaigns/c-1/events/3").lacks(t, "Rehearsed")

@@ -26,8 +26,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/search"
@@ -71,7 +71,7 @@ type site struct {
 	clock      time.Time
 }
 
-var testWorker = queue.Worker{ID: "test-1", Build: "test"}
+var testWorker = outbox.Worker{ID: "test-1", Build: "test"}
 
 // poison is the event type that the hand-driven worker cannot apply.
 const poison = "poison.pill"
@@ -143,15 +143,15 @@ var failures = map[string]readmodel.Failure{
 }
 
 func (s *site) pass() {
-	claims := must.Get(s.kit.Claim(s.kit.Ctx, testWorker, queue.ClaimLimits{Rows: 1000, Lease: time.Minute})).Or(s.t)
+	claims := must.Get(s.kit.Claim(s.kit.Ctx, testWorker, outbox.ClaimLimits{Rows: 1000, Lease: time.Minute})).Or(s.t)
 	if len(claims) == 0 {
 		return
 	}
-	var results []queue.Result
+	var results []outbox.Result
 	must.OK(s.t, s.store.ReadModel().Apply(s.kit.Ctx, func(tx *readmodel.ApplyTx) error {
 		var errs []error
 		for _, c := range claims {
-			r, hash := queue.Result{Claim: c, Applied: c.First - 1}, ""
+			r, hash := outbox.Result{Claim: c, Applied: c.First - 1}, ""
 			_, err := tx.Watermark(c.CampaignID)
 			errs = append(errs, err)
 			for _, e := range must.Get(s.kit.LoadClaim(c)).Or(s.t) {

@@ -61,9 +61,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/publishing"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -80,7 +80,7 @@ import (
 // Config configures the handlers. Queue, Samples, Search, Operations, Runs, Tokens, Publishers, Intake and Metrics
 // are required.
 type Config struct {
-	Queue      *queue.Queue
+	Queue      *outbox.Queue
 	Samples    *samples.Samples
 	Search     *search.Search
 	Operations *operations.Operations

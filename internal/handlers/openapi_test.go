@@ -24,7 +24,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -91,7 +91,7 @@ func TestDocument_isTheOneGenerated(t *testing.T) {
 
 func generated(t testing.TB) []byte {
 	g := &generator{schemas{t, &sources{t, map[string]*sourcePackage{}}, map[string]usedType{}, openapi3.Schemas{}}, openapi3.ParametersMap{}, openapi3.ResponseBodies{}}
-	routes := newServer(Config{Queue: queue.New(new(store.Store)), Metrics: metrics.New(nil)}).routes
+	routes := newServer(Config{Queue: outbox.New(new(store.Store)), Metrics: metrics.New(nil)}).routes
 	paths := openapi3.NewPaths()
 	for _, r := range routes {
 		path, ok := strings.CutPrefix(r.pattern, apiPrefix)

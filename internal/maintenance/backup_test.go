@@ -16,7 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -31,7 +31,7 @@ func holds(t *testing.T, dir string, files int) {
 
 // arrange registers the package with its own leases on a restored store.
 func arrange(s *store.Store) *maintenance.Maintenance {
-	q := queue.New(s)
+	q := outbox.New(s)
 	runs.New(q)
 	return maintenance.New(q)
 }

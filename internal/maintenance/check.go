@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -46,7 +46,7 @@ func (m *Maintenance) Check(ctx context.Context, progress func(done, total int64
 	err = m.eachCampaignPage(ctx, func(page []*store.CampaignRow, _ map[string]readmodel.Watermark) error {
 		for _, c := range page {
 			if err := m.checkUntilStill(ctx, c.ID, &report); errors.Is(err, event.ErrDamaged) {
-				unreadable(&report, "", &queue.CampaignError{CampaignID: c.ID, Err: err})
+				unreadable(&report, "", &outbox.CampaignError{CampaignID: c.ID, Err: err})
 			} else if err != nil {
 				return err
 			}
@@ -104,7 +104,7 @@ func unreadable(r *campaign.CheckReport, about string, err error) {
 		}
 		return
 	}
-	if one, ok := errors.AsType[*queue.CampaignError](err); ok {
+	if one, ok := errors.AsType[*outbox.CampaignError](err); ok {
 		r.Add(campaign.InvariantReadable, one.CampaignID, 0, "cannot be read: %v", one.Err)
 		return
 	}

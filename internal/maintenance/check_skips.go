@@ -6,7 +6,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -35,7 +35,7 @@ where campaign_id between $1 and $2
 	suspects := make(map[string]bool)
 	for _, c := range page {
 		applied := marks[c.ID].AppliedSeq
-		suspects[c.ID] = int64(len(standing[c.ID])) != c.Skips || queue.Contradiction(standing[c.ID], passed[c.ID], applied) != "" || queue.Unsettled(standing[c.ID], applied)
+		suspects[c.ID] = int64(len(standing[c.ID])) != c.Skips || outbox.Contradiction(standing[c.ID], passed[c.ID], applied) != "" || outbox.Unsettled(standing[c.ID], applied)
 	}
 	return suspects, err
 }
@@ -48,7 +48,7 @@ func checkSkips(t *store.Tx, f *finding, c *store.CampaignRow, w readmodel.Water
 		return err
 	}
 	f.skips = int64(len(standing))
-	queue.Contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add(campaign.InvariantSkips, seq, "%s", what) })
+	outbox.Contradictions(standing, marks, w.AppliedSeq, func(seq int64, what string) { f.add(campaign.InvariantSkips, seq, "%s", what) })
 	for _, k := range standing {
 		if k.AppliedAt != nil && k.Seq > w.AppliedSeq {
 			f.add(campaign.InvariantSkips, k.Seq, "the skip says that it is applied; the watermark stands at %d", w.AppliedSeq)

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -130,14 +130,14 @@ func unharmed(tb testing.TB) *fixture {
 	f := enginetest.OpenRooms(tb, storetest.MaxAttempts(2))
 	f.AppendN("d", 2)
 	for range 2 {
-		f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 1), Failure: storetest.Failure("boom")})
+		f.MustSettle(one, outbox.Result{Claim: f.ClaimOne(one, 1), Failure: storetest.Failure("boom")})
 		f.Clock.Advance(time.Hour)
 	}
 	f.AppendN("a", 2)
 	f.MustAppend(storetest.Tagged("a", "counted", "seat", "1", "show", "x"))
 	f.Drain()
 	f.AppendN("r", 1)
-	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 1), Failure: storetest.Failure("boom")})
+	f.MustSettle(one, outbox.Result{Claim: f.ClaimOne(one, 1), Failure: storetest.Failure("boom")})
 	f.AppendN("a", 3)
 	f.MustPause("r")
 	f.Sound()
@@ -211,7 +211,7 @@ func TestCheck_allowsWhatOlderProjectionsBringAbout(t *testing.T) {
 		f.AppendN("a", 4)
 		c := f.ClaimOne(one, 3)
 		f.MustApply(c, 2)
-		f.MustSettle(one, queue.Result{Claim: c, Applied: 2, Failure: storetest.Failure("boom")})
+		f.MustSettle(one, outbox.Result{Claim: c, Applied: 2, Failure: storetest.Failure("boom")})
 		f.Clock.Advance(time.Hour)
 		f.ExecProjections(`update projection_watermarks set applied_seq = 0, applied_hash = ''`)
 		f.MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: 2})

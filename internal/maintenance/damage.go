@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -50,7 +50,7 @@ func (m *Maintenance) page(ctx context.Context, after string, limit int, visit v
 			if id, err = m.nameAfter(ctx, after); err != nil {
 				return "", errors.Join(append(damaged, fmt.Errorf("after campaign %q: %w: %w", after, err, cause))...)
 			}
-			damaged = append(damaged, &queue.CampaignError{CampaignID: id, Err: cause})
+			damaged = append(damaged, &outbox.CampaignError{CampaignID: id, Err: cause})
 		}
 		if err != nil {
 			return "", err

@@ -3,7 +3,7 @@
 package maintenance
 
 import (
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -13,8 +13,8 @@ import (
 // It is safe for concurrent use, by several processes too.
 type Maintenance struct {
 	core  *store.Store
-	queue *queue.Queue
+	queue *outbox.Queue
 }
 
 // New returns a Maintenance for a store.
-func New(q *queue.Queue) *Maintenance { return &Maintenance{q.Store, q} }
+func New(q *outbox.Queue) *Maintenance { return &Maintenance{q.Store, q} }

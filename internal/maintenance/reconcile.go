@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -78,7 +78,7 @@ func (m *Maintenance) repairAll(ctx context.Context) (campaign.Repaired, error) 
 		return total, err
 	}
 	for _, g := range gaps {
-		f, err := queue.WhenFree(ctx, m.queue, func() (queue.Found, error) { return m.queue.RepairFree(ctx, g.CampaignID) })
+		f, err := outbox.WhenFree(ctx, m.queue, func() (outbox.Found, error) { return m.queue.RepairFree(ctx, g.CampaignID) })
 		if err != nil && !errors.Is(err, store.ErrHeld) {
 			return total, err
 		}
@@ -139,7 +139,7 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total camp
 // reconcileTogether is Reconcile for the next campaigns after an id, with their rows counted by
 // count. It returns the id to continue from, empty at the end, and the repairs made before an
 // error, too.
-func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []queue.Found, err error) {
+func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit int, count counting) (last string, found []outbox.Found, err error) {
 	p, err := m.readPage(ctx, after, limit, count)
 	if err != nil || len(p.rows) == 0 {
 		return "", nil, err
@@ -155,7 +155,7 @@ func (m *Maintenance) reconcileTogether(ctx context.Context, after string, limit
 }
 
 // repairEach repairs campaigns, except those that turn out to be leased or consistent.
-func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []queue.Found, err error) {
+func (m *Maintenance) repairEach(ctx context.Context, suspects []*store.CampaignRow) (found []outbox.Found, err error) {
 	for _, c := range suspects {
 		f, err := m.queue.RepairFree(ctx, c.ID)
 		if err != nil && !errors.Is(err, store.ErrHeld) { // the worker that holds it will settle it
@@ -342,7 +342,7 @@ func (m *Maintenance) suspects(ctx context.Context, p *page) ([]*store.CampaignR
 func (m *Maintenance) arriving(c *store.CampaignRow) bool {
 	age := m.core.Now() - c.Oldest.Int64
 	return m.core.Mode() == campaign.ModeInline && c.Bare() && c.Oldest.Int64 > m.core.Opened() &&
-		age > -store.ClockTolerance && age < queue.InlineWait.Microseconds()
+		age > -store.ClockTolerance && age < outbox.InlineWait.Microseconds()
 }
 
 // disagrees reports whether a campaign's row contradicts its watermark.
@@ -361,7 +361,7 @@ func (m *Maintenance) Gaps(ctx context.Context) ([]campaign.Gap, error) {
 			applied := marks[c.ID].AppliedSeq
 			missing, err := m.missingRows(ctx, c, applied)
 			if err != nil {
-				return &queue.CampaignError{CampaignID: c.ID, Err: err}
+				return &outbox.CampaignError{CampaignID: c.ID, Err: err}
 			}
 			if missing > 0 {
 				gaps = append(gaps, campaign.Gap{CampaignID: c.ID, AppliedSeq: applied, HighWaterSeq: c.HighWater, Missing: missing})

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -55,7 +55,7 @@ func TestReconcile_removesRowsOfAppliedEvents(t *testing.T) {
 	f.Unchanged(func() {
 		_, err := f.ApplyClaim(c, 5)
 		must.Hold(t, err != nil, "a worker whose lease was ended applied events")
-		must.Equal(t, f.MustSettle(one, queue.Result{Claim: c, Applied: 5}).Fenced, 1, "settled")
+		must.Equal(t, f.MustSettle(one, outbox.Result{Claim: c, Applied: 5}).Fenced, 1, "settled")
 	})
 	mustBeFixed(f)
 }
@@ -71,7 +71,7 @@ func TestReconcile_leavesCampaignsUnderALeaseToTheirWorker(t *testing.T) {
 		must.Equal(t, must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t), campaign.Repaired{}, "reconciled")
 		refused(t, storetest.No(f.ReplayCampaign(f.Ctx, ana(""), "a")), event.ErrConflict, "worker-1 is applying events", "try again")
 	})
-	f.MustSettle(one, queue.Result{Claim: c, Applied: 2})
+	f.MustSettle(one, outbox.Result{Claim: c, Applied: 2})
 	must.Get(f.ReconcileCampaign(f.Ctx, "a")).Or(t)
 	f.Sound()
 }
@@ -101,7 +101,7 @@ func TestReconcile_marksAWatermarkThatContradictsTheJournal(t *testing.T) {
 		f.AppendN("a", 1)
 		f.Clock.Advance(time.Hour)
 		f.NoClaim(one)
-		_, _, err := f.ClaimInline(f.Ctx, one, "a", queue.ClaimLimits{Rows: 10, Lease: lease})
+		_, _, err := f.ClaimInline(f.Ctx, one, "a", outbox.ClaimLimits{Rows: 10, Lease: lease})
 		refused(t, err, event.ErrNotYet, "Diverged: "+scene.reason)
 		f.MustBeReconciled()
 		report, err := f.Check(f.Ctx, func(int64, int64) {})
@@ -158,10 +158,10 @@ func TestReconcile_inInlineModeGivesEventsTheirRows(t *testing.T) {
 	f := own(t, storetest.InMode(campaign.ModeInline))
 	f.AppendN("a", 2)
 	f.Exec(`update campaigns set oldest_enqueued_at = null`)
-	f.Clock.Advance(queue.InlineWait)
+	f.Clock.Advance(outbox.InlineWait)
 	f.MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: 2})
 	oldest, _ := f.Ages()
-	must.Hold(t, oldest.Seq == 1 && oldest.AgeSeconds == queue.InlineWait.Seconds(), "the oldest is %+v, want event 1", oldest)
+	must.Hold(t, oldest.Seq == 1 && oldest.AgeSeconds == outbox.InlineWait.Seconds(), "the oldest is %+v, want event 1", oldest)
 	mustBeFixed(f)
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -37,7 +37,7 @@ const (
 // very many rows. It also repairs those of the next lagging campaigns whose own row shows that
 // they would wait too long or forever. It returns where to continue and what was wrong. Drifted
 // campaigns add to the drift that Summary reports.
-func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []queue.Found, err error) {
+func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (next Round, found []outbox.Found, err error) {
 	next = at
 	next.Campaign, err = m.page(ctx, at.Campaign, campaigns, func(after string, limit int) (string, error) {
 		last, more, err := m.reconcileTogether(ctx, after, limit, tallySmall)
@@ -62,7 +62,7 @@ func (m *Maintenance) SelfCheck(ctx context.Context, at Round, campaigns int) (n
 	return next, found, err
 }
 
-func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]queue.Found, error) {
+func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]outbox.Found, error) {
 	began := time.Now()
 	if began.Before(at.rested) {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -25,7 +25,7 @@ func TestSelfCheck_leavesInlineEventsToTheirRequests(t *testing.T) {
 	for _, want := range []int{0, 1} {
 		_, found, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 10)
 		must.Need(t, err == nil && len(found) == want, "the self-check found %+v, %v, want %d", found, err, want)
-		f.Clock.Advance(queue.InlineWait)
+		f.Clock.Advance(outbox.InlineWait)
 	}
 	f.AppendN("b", 1)
 	f.Beside(storetest.InMode(campaign.ModeInline)).MustReconcile(campaign.Repaired{Campaigns: 1, Inserted: 1}) // a process that starts later knows that their request is gone

@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
@@ -29,7 +29,7 @@ type Operations struct {
 
 // New must be called once per store, before the store is used. From then on rows requeued by an
 // operation die at their first failure, in whatever process settles it.
-func New(q *queue.Queue, samples *samples.Samples) *Operations {
+func New(q *outbox.Queue, samples *samples.Samples) *Operations {
 	q.OnFailure(failedAgain)
 	q.OnSummary(func(context.Context, *campaign.Summary) func(*store.Tx, *campaign.Summary) error { return count })
 	return &Operations{core: q.Store, samples: samples, started: loop.NewSignal(1)}

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -29,7 +29,7 @@ func applyNext(f *fixture, campaign string) {
 	c := f.ClaimOne(one, 1)
 	must.Need(f.TB, c.CampaignID == campaign, "claimed %s, want %s", c.CampaignID, campaign)
 	f.MustApply(c, c.Last)
-	f.MustSettle(one, queue.Result{Claim: c, Applied: c.Last})
+	f.MustSettle(one, outbox.Result{Claim: c, Applied: c.Last})
 }
 
 // Whatever was done to a row since it was chosen, its error is no longer the one that the operator was shown.
@@ -79,7 +79,7 @@ func TestStepOperation_watchesARowThatIsUnskipped(t *testing.T) {
 	f.StepOperation(op.ID)
 	must.Get(f.UnskipEvent(f.Ctx, ana(""), "a", 1)).Or(t)
 	c := f.ClaimOne(one, 1)
-	f.MustSettle(one, queue.Result{Claim: c, Failure: storetest.Failure("no such thing")})
+	f.MustSettle(one, outbox.Result{Claim: c, Failure: storetest.Failure("no such thing")})
 	f.StepOperation(op.ID)
 	r := rowsOf(f, op.ID)["a"]
 	must.Hold(t, r.Status == operations.ResultFailedAgain && f.Operation(op.ID).Status == operations.OperationStopped, "the row came to %s: %s", r.Status, r.Detail)

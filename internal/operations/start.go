@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -55,7 +55,7 @@ where status = 'dead'
       and r.finished_at is null)`
 
 var (
-	candidatesByFilter = selectCandidate + queue.SelectedBy
+	candidatesByFilter = selectCandidate + outbox.SelectedBy
 
 	candidateByKey = selectCandidate + `
   and o.campaign_id = $1
@@ -75,7 +75,7 @@ func (t *tx) candidates(s Selection) (chosen []candidate, refused int64, err err
 		err = t.candidatesByKey(s.Rows, scan)
 		refused = int64(len(s.Rows) - len(chosen))
 	} else {
-		err = queue.Selected(t.Tx, scan, candidatesByFilter, s.Filter, event.MaxOperation, event.MaxOperation+1)
+		err = outbox.Selected(t.Tx, scan, candidatesByFilter, s.Filter, event.MaxOperation, event.MaxOperation+1)
 	}
 	if err != nil {
 		return nil, 0, err

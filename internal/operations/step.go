@@ -11,7 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -349,7 +349,7 @@ func (s *operationStep) requeue(next []*nextRow) error {
 		}
 		if r.why = Immovable(r.RowKey, campaign, moving[r.CampaignID], sqldb.At(s.now)); r.why == "" {
 			moving[r.CampaignID] = true
-			queue.RequeueFrozen(&b, &r.done, queue.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
+			outbox.RequeueFrozen(&b, &r.done, outbox.Frozen{RowKey: r.RowKey, Updated: r.updated, Attempts: r.attempts}, s.now)
 		}
 	}
 	if err := s.RunAll(&b); err != nil {

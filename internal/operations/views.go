@@ -8,7 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -254,9 +254,9 @@ func (ops *Operations) watchedRows(t *tx, d *OperationDetail, around campaign.Su
 // Failed and dead rows are ordered by their next attempt, which is never before their failure:
 // failures since a time are one range of the index.
 const (
-	newDead = queue.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	newDead = outbox.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where status = 'dead'` + newSince
-	newFailed = queue.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
+	newFailed = outbox.SelectListed + `projection_apply_outbox o join campaigns c on c.campaign_id = o.campaign_id
 where status = 'failed'` + newSince
 
 	newSince = `
@@ -286,7 +286,7 @@ limit $4`
 func (t *tx) newFailures(d *OperationDetail) error {
 	until := failuresUntil(d)
 	for _, query := range []string{newDead, newFailed} {
-		err := t.Each(sqldb.Collect(&d.NewFailures, queue.ScanListed), query, d.ID, d.StartedAt.UnixMicro(), until, NewFailuresNamed-len(d.NewFailures))
+		err := t.Each(sqldb.Collect(&d.NewFailures, outbox.ScanListed), query, d.ID, d.StartedAt.UnixMicro(), until, NewFailuresNamed-len(d.NewFailures))
 		if err != nil {
 			return err
 		}

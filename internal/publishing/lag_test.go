@@ -13,8 +13,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -218,7 +218,7 @@ func TestInstances_holdPublishers(t *testing.T) {
 	i := slices.IndexFunc(all, func(i campaign.InstanceState) bool { return i.ID == "worker-1" })
 	must.Hold(t, len(all) == 2 && slices.Equal(all[i].Leases.Publishers, []string{"t/p0", "t/p1"}) && strings.HasSuffix(all[i].Why(f.Clock.Now()), "; 2 publishers leased"), "instances %+v", all)
 	f.AppendN("a", 1)
-	f.MustClaim(queue.Worker{ID: "worker-1"}, 1)
+	f.MustClaim(outbox.Worker{ID: "worker-1"}, 1)
 	all = f.FreshInstances()
 	i = slices.IndexFunc(all, func(i campaign.InstanceState) bool { return i.ID == "worker-1" })
 	why := all[i].Why(f.Clock.Now())

@@ -15,7 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -48,11 +48,11 @@ func standsOf(f *fixture, campaign string) (readmodel.Watermark, map[string]read
 }
 
 // rebuilt is a store with campaigns of five applied events whose live rows have a body, for a test that runs beside others.
-func rebuilt(t *testing.T, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []queue.RunClaim) {
+func rebuilt(t *testing.T, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []outbox.RunClaim) {
 	return rebuild(withTally(t), body, campaigns...)
 }
 
-func rebuild(f *fixture, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []queue.RunClaim) {
+func rebuild(f *fixture, body string, campaigns ...string) (*fixture, *readmodel.Scratch, []outbox.RunClaim) {
 	for _, id := range campaigns {
 		f.AppendN(id, 5)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -24,7 +24,7 @@ const ExplainedBytes = 1 << 20
 // Explain says why projections cannot apply an event: the last error of its row or of its rehearsal in
 // shadow mode, and the open failure of each quarantined projection. It changes nothing, and reads live
 // rows only where the projections database answers in time. A missing event is event.ErrNotFound.
-func Explain(ctx context.Context, q *queue.Queue, set *projection.Set, hide projection.Hider, campaignID string, seq int64) (projection.EventExplanation, error) {
+func Explain(ctx context.Context, q *outbox.Queue, set *projection.Set, hide projection.Hider, campaignID string, seq int64) (projection.EventExplanation, error) {
 	row, err := q.RowWithin(ctx, campaignID, seq, 0)
 	e, sizes := row.Event, row.Sizes
 	if errors.Is(err, event.ErrNotFound) {

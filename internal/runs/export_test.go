@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/replay"
 )
@@ -49,7 +49,7 @@ func (w *Worker) DieInRun(ctx context.Context, stage int) (next func() error, er
 	if err != nil || m.ended || stage == 0 {
 		return f.Close, err
 	}
-	who := queue.Worker{ID: campaign.RunOwner(lease.Run.ID, w.Worker.ID)}
+	who := outbox.Worker{ID: campaign.RunOwner(lease.Run.ID, w.Worker.ID)}
 	claims, err := w.Runs.ClaimCampaigns(ctx, lease, who, []string{m.scope.CampaignID}, w.Lease)
 	if err != nil || len(claims) == 0 {
 		return f.Close, err
@@ -89,7 +89,7 @@ func (w *Worker) CatchUp(ctx context.Context, campaign, name string, between fun
 		return p, err
 	}
 	between()
-	return p, r.withLeases(ctx, []string{campaign}, func(claims []queue.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
+	return p, r.withLeases(ctx, []string{campaign}, func(claims []outbox.RunClaim) error { return m.land(ctx, w, f, claims[0], &p) })
 }
 
 // VerifyNext is the step that verifies in the background.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
@@ -41,7 +41,7 @@ limit $3`
 // claimable reads the runs that no process works on, oldest first. One that is leased to the caller and
 // not among those it works on is as if released: the answer to its claim was lost, or it could not be
 // released or ended, since the database was away.
-func (rs *Runs) claimable(t *tx, w queue.Worker, now int64) ([]*runRow, error) {
+func (rs *Runs) claimable(t *tx, w outbox.Worker, now int64) ([]*runRow, error) {
 	all, err := sqldb.All(t, scanRunRow, selectClaimable+t.SkipLocked, now, w.ID, claimableRuns)
 	return slices.DeleteFunc(all, func(r *runRow) bool {
 		if r.owner != w.ID || r.expires <= now {
@@ -93,7 +93,7 @@ func (r *runRow) nextStep(versions map[string]string, mode campaign.Mode, now in
 //
 // A run that was claimed before continues: Run.Events.Done of the lease counts the events of
 // campaigns that have their result.
-func (rs *Runs) Claim(ctx context.Context, w queue.Worker, versions map[string]string, lease time.Duration) (Lease, bool, error) {
+func (rs *Runs) Claim(ctx context.Context, w outbox.Worker, versions map[string]string, lease time.Duration) (Lease, bool, error) {
 	rs.claiming.Lock() // of two claims, the second knows what the first has
 	defer rs.claiming.Unlock()
 	if idle, err := rs.noRunFor(ctx, w, versions); err != nil || idle {
@@ -143,7 +143,7 @@ func (rs *Runs) left(id int64) {
 }
 
 // noRunFor checks whether any run needs work, so that an idle worker takes no write lock.
-func (rs *Runs) noRunFor(ctx context.Context, w queue.Worker, versions map[string]string) (bool, error) {
+func (rs *Runs) noRunFor(ctx context.Context, w outbox.Worker, versions map[string]string) (bool, error) {
 	return reading(ctx, rs, "look for runs", func(t *tx) (bool, error) {
 		now := rs.core.Now()
 		runs, err := rs.claimable(t, w, now)
@@ -155,7 +155,7 @@ func (rs *Runs) noRunFor(ctx context.Context, w queue.Worker, versions map[strin
 	})
 }
 
-func (t *tx) leaseRun(r *runRow, w queue.Worker, lease time.Duration, now int64) error {
+func (t *tx) leaseRun(r *runRow, w outbox.Worker, lease time.Duration, now int64) error {
 	if r.StartedAt == nil {
 		when := sqldb.At(now)
 		r.StartedAt = &when

@@ -15,9 +15,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/size"
@@ -54,7 +54,7 @@ func TestClaimRun_byManyAtOnceGivesEachRunOnce(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 20 {
-				l, ok, err := stores[i%2].Runs.Claim(f.Ctx, queue.Worker{ID: fmt.Sprint("w-", i)}, enginetest.VersionsRuns, lease)
+				l, ok, err := stores[i%2].Runs.Claim(f.Ctx, outbox.Worker{ID: fmt.Sprint("w-", i)}, enginetest.VersionsRuns, lease)
 				must.Hold(t, err == nil, "%v", err)
 				if ok {
 					mu.Lock()

@@ -366,8 +366,8 @@ func TestPostgresRuns_goOnAfterAConnectionWasLostInComparing(t *testing.T) {
 
 func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 	t.Parallel()
-	for _, moment := range []string{"runs.(*Runs).Claim.func1", "queue.(*Queue).leaseForRun.func1", "readmodel.(*Database).Apply", "readmodel.(*Scratch).Swap",
-		"queue.(*Queue).ReleaseForRun.func1", "runs.(*Runs).Report.func1", "runs.(*Runs).Finish.func1"} {
+	for _, moment := range []string{"runs.(*Runs).Claim.func1", "outbox.(*Queue).leaseForRun.func1", "readmodel.(*Database).Apply", "readmodel.(*Scratch).Swap",
+		"outbox.(*Queue).ReleaseForRun.func1", "runs.(*Runs).Report.func1", "runs.(*Runs).Finish.func1"} {
 		t.Run(moment, func(t *testing.T) {
 			var b *enginetest.Engine
 			var armed atomic.Bool

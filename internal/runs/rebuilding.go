@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/replay"
 )
@@ -165,9 +165,9 @@ func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuildin
 		for i, m := range remakes {
 			ids[i] = m.scope.CampaignID
 		}
-		err := r.withLeases(ctx, ids, func(claims []queue.RunClaim) error {
+		err := r.withLeases(ctx, ids, func(claims []outbox.RunClaim) error {
 			held := func(m *rebuilding) int {
-				return slices.IndexFunc(claims, func(c queue.RunClaim) bool { return c.CampaignID == m.scope.CampaignID })
+				return slices.IndexFunc(claims, func(c outbox.RunClaim) bool { return c.CampaignID == m.scope.CampaignID })
 			}
 			var mine, later []*rebuilding
 			for _, m := range remakes {
@@ -193,9 +193,9 @@ func (r *runner) exchange(ctx context.Context, f *Replayer, remakes []*rebuildin
 
 // withLeases calls do under the leases of those campaigns that can be leased, and releases them. If
 // the journal is down for longer than a lease after ctx has ended, they expire.
-func (r *runner) withLeases(ctx context.Context, ids []string, do func([]queue.RunClaim) error) (err error) {
+func (r *runner) withLeases(ctx context.Context, ids []string, do func([]outbox.RunClaim) error) (err error) {
 	w, finish := r.worker, context.WithoutCancel(ctx)
-	who := queue.Worker{ID: campaign.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
+	who := outbox.Worker{ID: campaign.RunOwner(r.lease.Run.ID, w.Worker.ID), Build: w.Worker.Build}
 	claims, err := w.Runs.ClaimCampaigns(ctx, r.lease, who, ids, w.Lease)
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (r *runner) withLeases(ctx context.Context, ids []string, do func([]queue.R
 }
 
 // finish replays up to the campaign's position under its lease, and composes what is to be swapped.
-func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim queue.RunClaim) error {
+func (m *rebuilding) finish(ctx context.Context, f *Replayer, claim outbox.RunClaim) error {
 	if m.ended {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/replay"
 )
@@ -83,7 +83,7 @@ func (r *runner) catchUp(ctx context.Context, f *Replayer, c Campaign, name stri
 	f.hurry = true
 	defer func() { f.hurry = false }()
 	for !m.ended {
-		err := r.withLeases(ctx, []string{c.CampaignID}, func(claims []queue.RunClaim) error {
+		err := r.withLeases(ctx, []string{c.CampaignID}, func(claims []outbox.RunClaim) error {
 			if len(claims) == 0 {
 				return nil // another run has it; it is retried later
 			}
@@ -141,7 +141,7 @@ func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 }
 
 // land replays what was applied meanwhile and swaps the projection's rows in.
-func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim queue.RunClaim, p *replay.ProjectionResult) error {
+func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim outbox.RunClaim, p *replay.ProjectionResult) error {
 	name, mark := m.names[0], claim.Watermark
 	if err := m.goOn(ctx, f, mark.AppliedSeq, m.resume); err != nil || m.result.Error != "" {
 		return err

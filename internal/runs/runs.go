@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -23,7 +23,7 @@ import (
 // It is safe for concurrent use, also by several processes.
 type Runs struct {
 	core    *store.Store
-	queue   *queue.Queue
+	queue   *outbox.Queue
 	started loop.Signal // raised when a caller of this process started, resumed or cancelled a run
 	// owedWait is how long a check waits for a run of each projection that is behind.
 	owedWait time.Duration
@@ -35,7 +35,7 @@ type Runs struct {
 // New must be called once per store, before the store is used. From then on summaries include held
 // projections, a check reports projections that no run catches up, and a reconcile starts owed
 // replays.
-func New(q *queue.Queue) *Runs {
+func New(q *outbox.Queue) *Runs {
 	rs := &Runs{core: q.Store, queue: q, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second, working: make(map[int64]bool)}
 	q.OnSummary(rs.prepareHeld)
 	q.OnCheck("projections that are behind", rs.checkBehind)
@@ -96,7 +96,7 @@ func perform[R any](ctx context.Context, rs *Runs, a *store.Change, change func(
 
 // ClaimCampaigns leases campaigns for the run of a lease; see store.Queue.ClaimForRun. A process that has
 // lost the run gets event.ErrLeaseLost.
-func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w queue.Worker, campaigns []string, lease time.Duration) ([]queue.RunClaim, error) {
+func (rs *Runs) ClaimCampaigns(ctx context.Context, l Lease, w outbox.Worker, campaigns []string, lease time.Duration) ([]outbox.RunClaim, error) {
 	return rs.queue.ClaimForRun(ctx, func(t *store.Tx) error {
 		_, err := (&tx{t}).leasedRun(l)
 		return err

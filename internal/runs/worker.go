@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
@@ -15,7 +15,7 @@ import (
 type WorkerConfig struct {
 	Runs         *Runs
 	Set          *projection.Set
-	Worker       queue.Worker // the claiming worker
+	Worker       outbox.Worker // the claiming worker
 	Logger       *slog.Logger
 	PollInterval time.Duration // 0 means event.DefaultPoll
 	Lease        time.Duration // 0 means event.DefaultLease

@@ -2,9 +2,7 @@
 // the views of lists: filters that operators named.
 package search
 
-import (
-	"github.com/outboxweb/outboxweb/internal/store"
-)
+import "github.com/outboxweb/outboxweb/internal/store"
 
 // Search finds events and keeps views. It is safe for concurrent use.
 type Search struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -30,7 +30,7 @@ func campaignScene(t *testing.T) *fixture {
 	f.Kill("blocked-1", "blocked-2")
 	f.Failing("boom", "failing", 3)
 	f.AppendN("diverged", 4)
-	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
+	f.MustSettle(one, outbox.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
 	f.Halted("paused", 2)
 	for i, id := range []string{"lagging-100%", "lagging_it's", "lagging-ü"} {
 		f.Clock.Advance(time.Second)
@@ -116,7 +116,7 @@ func TestBlocked_worstFirst(t *testing.T) {
 	f.Dies("young-few", 2)
 	f.Failing("boom", "failing", 600)
 	f.AppendN("diverged", 1)
-	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
+	f.MustSettle(one, outbox.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
 	f.Halted("lagging", 900)
 	got := must.Get(f.Blocked(f.Ctx, 10)).Or(t)
 	var names []string
@@ -175,8 +175,8 @@ func TestSummary_isSharedForASecondAndTellsTheModeOfTheServerThatRuns(t *testing
 
 // wave is the claims of one worker in a history.
 type wave struct {
-	worker queue.Worker
-	claims []queue.Claim
+	worker outbox.Worker
+	claims []outbox.Claim
 }
 
 // history is a random sequence of all operations of a store.
@@ -200,7 +200,7 @@ func (h *history) acted(err error) {
 func (h *history) appends() { h.AppendN(h.id(), rapid.IntRange(1, 5).Draw(h.t, "events")) }
 
 func (h *history) claims() {
-	w := rapid.SampledFrom([]queue.Worker{one, two}).Draw(h.t, "worker")
+	w := rapid.SampledFrom([]outbox.Worker{one, two}).Draw(h.t, "worker")
 	rows := rapid.SampledFrom([]int{1, 4, 12, 1000}).Draw(h.t, "rows")
 	before := h.standings()
 	claims := h.MustClaim(w, rows)
@@ -221,7 +221,7 @@ func (h *history) standings() map[string]campaign.Campaign {
 
 // explained checks that a campaign was shown as ready exactly when a claim takes it, if the claim had room for all. A head whose worker has
 // died again may turn out to be failed only during the claim.
-func (h *history) explained(before map[string]campaign.Campaign, claims []queue.Claim, roomy bool) {
+func (h *history) explained(before map[string]campaign.Campaign, claims []outbox.Claim, roomy bool) {
 	now := h.Clock.Now()
 	ready := func(c campaign.Campaign) bool {
 		return c.Explain(now, campaign.Surroundings{Mode: campaign.ModeOutbox}).Blocker == campaign.BlockerNone
@@ -272,12 +272,12 @@ func (h *history) works() {
 		return
 	}
 	dies := rapid.IntRange(0, 3).Draw(h.t, "dies") == 0
-	var results []queue.Result
+	var results []outbox.Result
 	for _, c := range w.claims {
 		last := rapid.Int64Range(c.First-1, c.Last).Draw(h.t, "applied")
 		reached, err := h.ApplyClaim(c, last)
 		must.Need(h.t, err == nil || errors.Is(err, event.ErrLeaseLost), "apply: %v", err)
-		r := queue.Result{Claim: c, Applied: reached}
+		r := outbox.Result{Claim: c, Applied: reached}
 		if reached < c.Last && err == nil && rapid.Bool().Draw(h.t, "fails") {
 			r.Failure = storetest.Failure("boom")
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -57,8 +57,8 @@ func TestFuture_isSetRight(t *testing.T) {
 				f.Clock.Advance(lease)
 				c := f.ClaimOne(one, 3)
 				fast.MustApply(lost, 3) // nothing was applied under the new lease yet
-				must.Equal(t, fast.MustSettle(two, queue.Result{Claim: lost, Applied: 3}).Fenced, 1, "the worker that had lost it settled")
-				f.MustSettle(one, queue.Result{Claim: c, Applied: 3})
+				must.Equal(t, fast.MustSettle(two, outbox.Result{Claim: lost, Applied: 3}).Fenced, 1, "the worker that had lost it settled")
+				f.MustSettle(one, outbox.Result{Claim: c, Applied: 3})
 			},
 		} {
 			t.Run(name+": "+event, func(t *testing.T) {

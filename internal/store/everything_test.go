@@ -13,8 +13,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/publishing"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
@@ -59,7 +59,7 @@ func (f *fixture) useOperations() {
 	f.StepOperation(stuck.ID)
 	c := f.ClaimOne(one, 3)
 	f.MustApply(c, 1)
-	f.MustSettle(one, queue.Result{Claim: c, Applied: 1, Failure: storetest.Failure("no such thing")})
+	f.MustSettle(one, outbox.Result{Claim: c, Applied: 1, Failure: storetest.Failure("no such thing")})
 	end(stuck.ID)
 	f.MustPause(ids[1])
 	changed := f.StartOperation(named(2))
@@ -177,7 +177,7 @@ func (f *fixture) useSwaps() {
 
 func (f *fixture) useWorker() {
 	for _, patterns := range [][]string{{"b"}, {"b*"}, {"b", "c*"}} {
-		w := queue.Worker{ID: "w", Serves: storetest.ScopeOf(f.TB, patterns...)}
+		w := outbox.Worker{ID: "w", Serves: storetest.ScopeOf(f.TB, patterns...)}
 		f.NoClaim(w)
 		f.must(f.SuspectDue(f.Ctx, w.Serves))
 	}
@@ -191,7 +191,7 @@ func (f *fixture) useWorker() {
 	f.AppendN("crashing", 3)
 	for range 4 {
 		for _, c := range f.MustClaim(one, 2) {
-			f.ok(f.Renew(f.Ctx, one, []queue.Claim{c}, lease))
+			f.ok(f.Renew(f.Ctx, one, []outbox.Claim{c}, lease))
 		}
 		f.Clock.Advance(lease)
 	}
@@ -203,7 +203,7 @@ func (f *fixture) useWorker() {
 	f.AppendN("holed", 4)
 	f.Exec(`delete from projection_apply_outbox where campaign_id = 'holed' and seq = 3`)
 	f.Exec(`update campaigns set pending = 3 where campaign_id = 'holed'`)
-	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 9), Applied: 0})
+	f.MustSettle(one, outbox.Result{Claim: f.ClaimOne(one, 9), Applied: 0})
 	f.MustPause("holed")
 	f.AppendN("counted", 1)
 	for range 3 {
@@ -212,16 +212,16 @@ func (f *fixture) useWorker() {
 	f.NoClaim(one)
 	f.MustPause("counted")
 	f.AppendN("inline", 1)
-	inline, _, err := f.ClaimInline(f.Ctx, one, "inline", queue.ClaimLimits{Rows: 10, Lease: lease})
+	inline, _, err := f.ClaimInline(f.Ctx, one, "inline", outbox.ClaimLimits{Rows: 10, Lease: lease})
 	f.ok(err)
-	f.MustSettle(one, queue.Result{Claim: inline})
+	f.MustSettle(one, outbox.Result{Claim: inline})
 	f.LoseRows("inline", "seq = 1")
 	f.ok(f.EnqueueMissing(f.Ctx, "inline"))
 	f.MustPause("inline")
 	f.AppendN("expired", 2)
 	f.ClaimOne(one, 1)
 	f.Clock.Advance(lease)
-	f.ok(storetest.No(f.ReconcileCampaign(f.Ctx, "expired")), f.RecordRehearsal(f.Ctx, queue.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, campaign.InstanceState{ID: "i"}),
+	f.ok(storetest.No(f.ReconcileCampaign(f.Ctx, "expired")), f.RecordRehearsal(f.Ctx, outbox.Rehearsal{CampaignID: "a"}), f.Heartbeat(f.Ctx, campaign.InstanceState{ID: "i"}),
 		f.RegisterEventTypes(f.Ctx, map[string]event.Intent{"noted": event.IntentAuditOnly}),
 		f.Install(f.Ctx, []readmodel.Projection{{Name: "p", Version: "v", Tables: []string{"p"}, Schema: []string{"create table p (x text)"}}}))
 	e := must.Get(f.Event(f.Ctx, "dead", 1)).Or(f.TB)

@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -67,7 +67,7 @@ func TestErrorGroups_addUpRandomHistories(t *testing.T) {
 		claims := f.MustClaim(one, 1000)
 		f.check(seed) // while what failed before is being retried
 		for _, c := range claims {
-			result := queue.Result{Claim: c, Applied: c.First - 1}
+			result := outbox.Result{Claim: c, Applied: c.First - 1}
 			switch random.IntN(3) {
 			case 0:
 				result.Applied = c.First
@@ -175,7 +175,7 @@ func TestStuckWithoutError_divergedFirst(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(2))
 	f.Dies("dead", 2)
 	f.AppendN("diverged", 1)
-	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
+	f.MustSettle(one, outbox.Result{Claim: f.ClaimOne(one, 2), Diverged: "for a test"})
 	f.AppendN("due elsewhere paused", 3)
 	f.MustPause("paused")
 	mine := campaign.Surroundings{Worker: &campaign.WorkerSummary{Running: true, Campaigns: storetest.ScopeOf(t, "d*")}}

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -56,7 +56,7 @@ func TestInstances_holdWhatTheyClaimed(t *testing.T) {
 		{Campaigns: 1, Withheld: 1, Rows: 2, ClaimableFrom: &later, ClaimableBy: &later, Held: []campaign.HeldLease{
 			{CampaignID: "c", Epoch: 1, HeadSeq: 1, Rows: 2, ExpiresAt: later, Withheld: true}}},
 	}, "who holds what")
-	f.MustSettle(two, queue.Result{Claim: second})
+	f.MustSettle(two, outbox.Result{Claim: second})
 	must.Equal(t, names(f.FreshInstances(), f.Clock.Now()), "worker-1 running 2, worker-2 running 0", "after one gave its work back")
 }
 
@@ -82,7 +82,7 @@ func TestInstances_aCrowdHidesNobodyWhoMatters(t *testing.T) {
 	f := own(t)
 	f.AppendN("a", 1)
 	f.beat("holder")
-	f.ClaimOne(queue.Worker{ID: "holder"}, 1)
+	f.ClaimOne(outbox.Worker{ID: "holder"}, 1)
 	f.Clock.Advance(time.Hour)
 	f.beat("old and alive")
 	f.Exec(`insert into instances (id, host, pid, version, mode, started_at, last_seen)
@@ -144,14 +144,14 @@ func TestInstances_anEarlierProcessOfThisNumberIsGone(t *testing.T) {
 // One without heartbeats that works after a pause and is killed before its next one was last seen when it
 // worked: the minute of its kill, not that of the pause, is the one with counts that are lower bounds.
 func TestInstances_aKilledOneWasLastSeenAtItsLastWork(t *testing.T) {
-	w := queue.Worker{ID: "w 1", Build: "v1"}
+	w := outbox.Worker{ID: "w 1", Build: "v1"}
 	storetest.Each(t, own, map[string]func(*fixture){
 		"applied": func(f *fixture) { f.SettleAs(w, "a", 1) },
 		"applied, and others since": func(f *fixture) {
 			f.SettleAs(w, "a", 1)
 			f.Clock.Advance(time.Hour)
 			f.AppendN("a", 1)
-			f.SettleAs(queue.Worker{ID: "other", Build: "v1"}, "a", 2)
+			f.SettleAs(outbox.Worker{ID: "other", Build: "v1"}, "a", 2)
 			f.Clock.Advance(-time.Hour)
 		},
 		"failed": func(f *fixture) {
@@ -213,8 +213,8 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	must.Hold(t, errors.Is(err, event.ErrNotYet), "the caller that waited got %v, want ErrNotYet", err)
 	entries, faults := f.wentBack(), f.Journal().Faults()
 	must.Need(t, f.Lineage() == 1 && len(entries) == 1 && len(faults) == 1 && faults[0].Kind == database.FaultWentBack, "the lineage is %d, with the audit records %v and the faults %v, want one of each", f.Lineage(), entries, faults)
-	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []queue.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
-	again, err := f.Claim(f.Ctx, one, queue.ClaimLimits{Rows: 10, Lease: lease})
+	must.Equal(t, must.Get(f.Settle(f.Ctx, one, []outbox.Result{{Claim: c, Applied: 3}})).Or(t).Fenced, 1, "a claim of before is settled as")
+	again, err := f.Claim(f.Ctx, one, outbox.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(t, err == nil && len(again) == 2 && again[0].Epoch > c.Epoch, "claimed %+v, %v after epoch %d", again, err, c.Epoch)
 	next := f.AppendN("new", 1)[0].Position
 	must.Hold(t, next > 4, "a new event has position %d, which an event of before may have had", next)

@@ -16,8 +16,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -187,17 +187,17 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 	first, second := f.through(pooled), f.through(pooled)
 	woken := f.listens()
 	const campaigns, each = 5, 12
-	workers := map[*fixture]queue.Worker{first: one, second: two}
+	workers := map[*fixture]outbox.Worker{first: one, second: two}
 	storetest.Everybody(t, []*fixture{first, second}, campaigns*each/2, map[string]func(*fixture, int) error{
 		"append": func(s *fixture, i int) error {
 			return storetest.No(s.Append(s.Ctx, store.Append{Events: []event.Event{storetest.Event(fmt.Sprint("c-", i%campaigns), "counted")}}))
 		},
 		"work": func(s *fixture, _ int) error {
-			claims, err := s.Claim(s.Ctx, workers[s], queue.ClaimLimits{Rows: 20, Lease: lease})
+			claims, err := s.Claim(s.Ctx, workers[s], outbox.ClaimLimits{Rows: 20, Lease: lease})
 			for _, c := range claims {
 				reached, failed := s.ApplyClaim(c, c.Last)
 				must.Equal(t, reached, c.Last, "apply", "reached")
-				err = errors.Join(err, failed, storetest.No(s.Settle(s.Ctx, workers[s], []queue.Result{{Claim: c, Applied: c.Last}})))
+				err = errors.Join(err, failed, storetest.No(s.Settle(s.Ctx, workers[s], []outbox.Result{{Claim: c, Applied: c.Last}})))
 			}
 			return err
 		},

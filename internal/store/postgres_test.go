@@ -13,8 +13,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/pgtest"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -45,7 +45,7 @@ var transactions = []struct {
 		return storetest.No(f.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted"), storetest.Event("new", "counted")}}))
 	}},
 	{"settle", func(f *fixture) error {
-		got, err := f.Settle(f.Ctx, two, []queue.Result{{Claim: queue.Claim{CampaignID: "held", Epoch: 1, First: 1, Last: 2}}})
+		got, err := f.Settle(f.Ctx, two, []outbox.Result{{Claim: outbox.Claim{CampaignID: "held", Epoch: 1, First: 1, Last: 2}}})
 		if err == nil && got.Fenced != 0 {
 			err = fmt.Errorf("settled %+v", got)
 		}
@@ -53,7 +53,7 @@ var transactions = []struct {
 	}},
 	{"heartbeat", func(f *fixture) error { return f.Heartbeat(f.Ctx, campaign.InstanceState{ID: "i"}) }},
 	{"claim", func(f *fixture) error {
-		claims, err := f.Claim(f.Ctx, one, queue.ClaimLimits{Rows: 10, Lease: lease})
+		claims, err := f.Claim(f.Ctx, one, outbox.ClaimLimits{Rows: 10, Lease: lease})
 		if err == nil && len(claims) == 0 {
 			err = errors.New("nothing was claimed")
 		}

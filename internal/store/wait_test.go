@@ -11,7 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -146,7 +146,7 @@ func TestPostgresHints_wakeTheWorkersOfOthersAndOnesOwnOnce(t *testing.T) {
 	f.must(f.ResumeCampaign(f.Ctx, ana(""), "a"))
 	f.woken(others, 3)
 	c := f.ClaimOne(one, 10)
-	f.MustSettle(one, queue.Result{Claim: c}) // it releases the unapplied rows
+	f.MustSettle(one, outbox.Result{Claim: c}) // it releases the unapplied rows
 	f.woken(others, 4)
 	// Hints arrive in the order they were sent: once the other store's is here, the own one would be, too.
 	other.AppendN("b", 1)

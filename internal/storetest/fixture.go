@@ -21,7 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -86,7 +86,7 @@ type model struct{ *readmodel.Database }
 
 // Fixture is a store on databases of its own, with its clock and raw connections that bypass it.
 type Fixture struct {
-	*queue.Queue
+	*outbox.Queue
 	*store.Store
 	*maintenance.Maintenance
 	*samples.Samples
@@ -148,7 +148,7 @@ func OpenBoth(tb testing.TB, p dbtest.Pair, c *Clock, change ...func(*store.Opti
 
 // Around is a fixture of an open store on given databases.
 func Around(tb testing.TB, s *store.Store, p dbtest.Pair, c *Clock) *Fixture {
-	q := queue.New(s)
+	q := outbox.New(s)
 	return &Fixture{Queue: q, Store: s, Maintenance: maintenance.New(q), Samples: samples.New(s), model: model{s.ReadModel()}, TB: tb, Ctx: context.Background(), Pair: p, Clock: c,
 		JournalDB: dbtest.Open(tb, p.Journal), ProjectionsDB: dbtest.Open(tb, p.Projections)}
 }
@@ -238,8 +238,8 @@ func (f *Fixture) MustAppend(events ...event.Event) (all []store.Appended) {
 const Lease = 30 * time.Second
 
 // MustClaim claims due campaigns for a worker, or a suspect when none is due.
-func (f *Fixture) MustClaim(w queue.Worker, rows int) []queue.Claim {
-	claims, err := f.Claim(f.Ctx, w, queue.ClaimLimits{Rows: rows, Lease: Lease})
+func (f *Fixture) MustClaim(w outbox.Worker, rows int) []outbox.Claim {
+	claims, err := f.Claim(f.Ctx, w, outbox.ClaimLimits{Rows: rows, Lease: Lease})
 	if err == nil && len(claims) == 0 {
 		claims, err = f.ClaimSuspect(f.Ctx, w, Lease)
 	}
@@ -248,7 +248,7 @@ func (f *Fixture) MustClaim(w queue.Worker, rows int) []queue.Claim {
 }
 
 // ApplyClaim advances the watermark of a claim's campaign over the claim's events up to last, as a worker does, and returns the watermark's seq.
-func (f *Fixture) ApplyClaim(c queue.Claim, last int64) (reached int64, err error) {
+func (f *Fixture) ApplyClaim(c outbox.Claim, last int64) (reached int64, err error) {
 	loaded := must.Get(f.LoadClaim(c)).Or(f.TB)
 	err = f.ReadModel().Apply(context.Background(), func(tx *readmodel.ApplyTx) error {
 		w, err := tx.Watermark(c.CampaignID)
@@ -280,7 +280,7 @@ func (f *Fixture) ApplyClaim(c queue.Claim, last int64) (reached int64, err erro
 
 // Drain processes everything that is due.
 func (f *Fixture) Drain() {
-	w := queue.Worker{ID: "worker-1", Build: "v1"}
+	w := outbox.Worker{ID: "worker-1", Build: "v1"}
 	for {
 		claims := f.MustClaim(w, 1000)
 		if len(claims) == 0 {
@@ -289,7 +289,7 @@ func (f *Fixture) Drain() {
 		for _, c := range claims {
 			reached, err := f.ApplyClaim(c, c.Last)
 			must.Need(f.TB, err == nil && reached >= c.Last, "apply %+v: reached %d, %v", c, reached, err)
-			f.MustSettle(w, queue.Result{Claim: c, Applied: reached})
+			f.MustSettle(w, outbox.Result{Claim: c, Applied: reached})
 		}
 	}
 }

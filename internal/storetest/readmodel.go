@@ -7,7 +7,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 )
 
@@ -126,7 +126,7 @@ func (f *Fixture) ReplayTally(c *readmodel.Scratch, campaign string, first, last
 }
 
 // PlanFor is the plan of a rebuild of tally under a claim.
-func PlanFor(c queue.RunClaim) readmodel.Swap {
+func PlanFor(c outbox.RunClaim) readmodel.Swap {
 	return readmodel.Swap{CampaignID: c.CampaignID, Epoch: c.Epoch, AppliedSeq: c.Watermark.AppliedSeq, AppliedHash: c.Watermark.AppliedHash,
 		Projections: []readmodel.SwapProjection{{Name: "tally", Tables: []string{"tally", "tally_events"}, Seq: c.Watermark.AppliedSeq, State: campaign.CursorLive}}}
 }

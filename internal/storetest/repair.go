@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // MustReconcile fails unless a reconcile makes the wanted repairs.
@@ -58,7 +58,7 @@ func (f *Fixture) Tamper(query string, args ...any) {
 }
 
 // SelfCheckAll runs a self-check over all campaigns once and returns what it found.
-func (f *Fixture) SelfCheckAll() (found []queue.Found) {
+func (f *Fixture) SelfCheckAll() (found []outbox.Found) {
 	for at := (maintenance.Round{}); ; {
 		next, more, err := f.SelfCheck(f.Ctx, at, 2)
 		must.OK(f.TB, err)
@@ -75,7 +75,7 @@ func (f *Fixture) SelfCheckIsCalm() {
 }
 
 // SelfCheckOne fails unless one step of the self-check finds just one campaign.
-func (f *Fixture) SelfCheckOne(id string) queue.Found {
+func (f *Fixture) SelfCheckOne(id string) outbox.Found {
 	_, found, err := f.SelfCheck(f.Ctx, maintenance.Round{}, 1)
 	must.Need(f.TB, err == nil && len(found) == 1 && found[0].CampaignID == id, "the self-check found %+v, %v, want %s", found, err, id)
 	return found[0]

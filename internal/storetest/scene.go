@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -99,25 +99,25 @@ func (f *Fixture) AppendN(campaigns string, n int) (all []store.Appended) {
 
 // One and Two are two workers.
 var (
-	One = queue.Worker{ID: "worker-1", Build: "v1"}
-	Two = queue.Worker{ID: "worker-2", Build: "v2"}
+	One = outbox.Worker{ID: "worker-1", Build: "v1"}
+	Two = outbox.Worker{ID: "worker-2", Build: "v2"}
 )
 
 // ClaimOne claims the one campaign that must be due.
-func (f *Fixture) ClaimOne(w queue.Worker, rows int) queue.Claim {
+func (f *Fixture) ClaimOne(w outbox.Worker, rows int) outbox.Claim {
 	claims := f.MustClaim(w, rows)
 	must.Need(f.TB, len(claims) == 1, "claimed %+v, want one campaign", claims)
 	return claims[0]
 }
 
 // NoClaim fails when anything is due.
-func (f *Fixture) NoClaim(w queue.Worker) {
+func (f *Fixture) NoClaim(w outbox.Worker) {
 	claims := f.MustClaim(w, 1000)
 	must.Need(f.TB, len(claims) == 0, "claimed %+v, want nothing", claims)
 }
 
 // LoadClaim reads the events of a claim.
-func (f *Fixture) LoadClaim(c queue.Claim) ([]event.Event, error) {
+func (f *Fixture) LoadClaim(c outbox.Claim) ([]event.Event, error) {
 	loaded, _, err := f.Load(f.Ctx, []store.Range{c.Range()}, 1<<30)
 	if err != nil {
 		return nil, err
@@ -126,13 +126,13 @@ func (f *Fixture) LoadClaim(c queue.Claim) ([]event.Event, error) {
 }
 
 // MustApply is ApplyClaim that must reach last.
-func (f *Fixture) MustApply(c queue.Claim, last int64) {
+func (f *Fixture) MustApply(c outbox.Claim, last int64) {
 	reached, err := f.ApplyClaim(c, last)
 	must.Need(f.TB, err == nil && reached == last, "apply to %d: reached %d, %v", last, reached, err)
 }
 
 // MustSettle settles results.
-func (f *Fixture) MustSettle(w queue.Worker, results ...queue.Result) queue.Settled {
+func (f *Fixture) MustSettle(w outbox.Worker, results ...outbox.Result) outbox.Settled {
 	return must.Get(f.Settle(f.Ctx, w, results)).Or(f.TB).Settled
 }
 
@@ -146,7 +146,7 @@ func (f *Fixture) Fail(message string, campaigns ...string) {
 	claims := f.MustClaim(One, 1000)
 	must.Need(f.TB, len(claims) == len(campaigns), "claimed %+v, want %q", claims, campaigns)
 	for _, c := range claims {
-		f.MustSettle(One, queue.Result{Claim: c, Applied: c.First - 1, Failure: Failure(message)})
+		f.MustSettle(One, outbox.Result{Claim: c, Applied: c.First - 1, Failure: Failure(message)})
 	}
 }
 
@@ -293,7 +293,7 @@ func (f *Fixture) DieAt(events int, seq int64) {
 	if seq > 1 {
 		c := f.ClaimOne(One, int(seq-1))
 		f.MustApply(c, seq-1)
-		f.MustSettle(One, queue.Result{Claim: c, Applied: seq - 1})
+		f.MustSettle(One, outbox.Result{Claim: c, Applied: seq - 1})
 	}
 	f.Kill("a")
 }
@@ -302,7 +302,7 @@ func (f *Fixture) DieAt(events int, seq int64) {
 func (f *Fixture) PassOver() {
 	c := f.ClaimOne(One, 1)
 	f.MustApply(c, c.Last)
-	f.MustSettle(One, queue.Result{Claim: c, Applied: c.Last})
+	f.MustSettle(One, outbox.Result{Claim: c, Applied: c.Last})
 }
 
 // SkipTwo makes the second and the third of four events of campaign a dead, one after the other, and skips each.
@@ -360,11 +360,11 @@ func (f *Fixture) Is(campaign, want string) {
 }
 
 // Works applies the events of a claim up to last, and settles it.
-func (f *Fixture) Works(w queue.Worker, c queue.Claim, last int64) queue.Settled {
+func (f *Fixture) Works(w outbox.Worker, c outbox.Claim, last int64) outbox.Settled {
 	if last >= c.First {
 		f.MustApply(c, last)
 	}
-	return f.MustSettle(w, queue.Result{Claim: c, Applied: last})
+	return f.MustSettle(w, outbox.Result{Claim: c, Applied: last})
 }
 
 // No is the error of a call whose result does not matter.
@@ -377,22 +377,22 @@ func (f *Fixture) RowIs(campaign string, seq int64, want string) {
 }
 
 // FailsAfter applies the events of a claim up to last, and settles it with a failure of the next.
-func (f *Fixture) FailsAfter(w queue.Worker, c queue.Claim, last int64, message string) queue.Settled {
+func (f *Fixture) FailsAfter(w outbox.Worker, c outbox.Claim, last int64, message string) outbox.Settled {
 	if last >= c.First {
 		f.MustApply(c, last)
 	}
-	return f.MustSettle(w, queue.Result{Claim: c, Applied: last, Failure: Failure(message)})
+	return f.MustSettle(w, outbox.Result{Claim: c, Applied: last, Failure: Failure(message)})
 }
 
 // Claims is ClaimOne of a claim as told.
-func (f *Fixture) Claims(w queue.Worker, rows int, want string) queue.Claim {
+func (f *Fixture) Claims(w outbox.Worker, rows int, want string) outbox.Claim {
 	c := f.ClaimOne(w, rows)
 	must.Equal(f.TB, ToldClaim(c), want, "claimed")
 	return c
 }
 
 // ToldClaim is a claim in words: its events, its epoch, and what is unusual about it.
-func ToldClaim(c queue.Claim) string {
+func ToldClaim(c outbox.Claim) string {
 	text := fmt.Sprintf("%s %d-%d under %d", c.CampaignID, c.First, c.Last, c.Epoch)
 	if c.Attempts > 0 {
 		text += fmt.Sprintf(", after %d", c.Attempts)
@@ -414,24 +414,24 @@ func (f *Fixture) CountRows(status event.Status) int64 {
 }
 
 // Crash claims everything due and lets the lease expire.
-func (f *Fixture) Crash(w queue.Worker, rows int) queue.Claim {
+func (f *Fixture) Crash(w outbox.Worker, rows int) outbox.Claim {
 	c := f.ClaimOne(w, rows)
 	f.Clock.Advance(Lease)
 	return c
 }
 
 // MustClaimInline claims a campaign for the request path.
-func (f *Fixture) MustClaimInline(w queue.Worker, campaignID string) queue.Claim {
-	c, hold, err := f.ClaimInline(f.Ctx, w, campaignID, queue.ClaimLimits{Rows: 10, Lease: Lease})
+func (f *Fixture) MustClaimInline(w outbox.Worker, campaignID string) outbox.Claim {
+	c, hold, err := f.ClaimInline(f.Ctx, w, campaignID, outbox.ClaimLimits{Rows: 10, Lease: Lease})
 	must.Need(f.TB, err == nil && hold == campaign.BlockerNone, "the request path claimed %+v: %s, %v", c, hold, err)
 	return c
 }
 
 // SettleAs claims and applies an event, which must be the one that is due.
-func (f *Fixture) SettleAs(w queue.Worker, campaign string, seq int64) {
+func (f *Fixture) SettleAs(w outbox.Worker, campaign string, seq int64) {
 	c := f.ClaimOne(w, 1)
 	must.Need(f.TB, c.CampaignID == campaign && c.First == seq, "claimed %+v, want %s seq %d", c, campaign, seq)
-	f.MustSettle(w, queue.Result{Claim: c, Applied: seq})
+	f.MustSettle(w, outbox.Result{Claim: c, Applied: seq})
 }
 
 // ScopeOf is the scope of patterns.

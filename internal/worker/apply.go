@@ -7,8 +7,8 @@ import (
 	"sort"
 
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
@@ -347,7 +347,7 @@ func (a *application) fail(e *event.Event, cause error) (again bool, err error) 
 			}
 			a.skip = skip
 			a.part.without[at.Projection] = e.Seq
-			a.part.result.Quarantines = append(a.part.result.Quarantines, queue.Quarantine{Seq: e.Seq, Attempt: attempts, Failure: *f})
+			a.part.result.Quarantines = append(a.part.result.Quarantines, outbox.Quarantine{Seq: e.Seq, Attempt: attempts, Failure: *f})
 			return true, nil
 		}
 	}

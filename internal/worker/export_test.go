@@ -6,14 +6,14 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // The tests run the steps of a wave one by one, to stop between them.
 
 // Counted is the worker's counters since its creation.
-func (w *Worker) Counted() queue.Settled {
-	return queue.Settled{Applied: w.applied.Load(), Failed: w.failed.Load(), Fenced: w.fenced.Load()}
+func (w *Worker) Counted() outbox.Settled {
+	return outbox.Settled{Applied: w.applied.Load(), Failed: w.failed.Load(), Fenced: w.fenced.Load()}
 }
 
 // TimedSteps are the periodic steps of Run.

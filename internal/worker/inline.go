@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 )
 
 // keyedMutex serializes work per key within the process.
@@ -53,7 +53,7 @@ func (k *keyedMutex) unlock(key string) {
 // applied now an event.ErrNotYet refusal; the remaining events then have rows and are left to
 // a worker.
 func (w *Worker) ApplyInline(ctx context.Context, campaign string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queue.InlineWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outbox.InlineWait)
 	defer cancel()
 	err := w.catchUpInline(ctx, campaign)
 	if err == nil {
@@ -86,13 +86,13 @@ func busyInline(campaign string) error {
 
 // claimInline claims the campaign's unapplied events, waiting for another process that holds
 // it. It returns false when everything is applied.
-func (w *Worker) claimInline(ctx context.Context, campaignID string) (queue.Claim, bool, error) {
+func (w *Worker) claimInline(ctx context.Context, campaignID string) (outbox.Claim, bool, error) {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		claim, hold, err := w.Queue.ClaimInline(ctx, w.who, campaignID, queue.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
+		claim, hold, err := w.Queue.ClaimInline(ctx, w.who, campaignID, outbox.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease})
 		if err != nil && claim.Epoch > 0 {
-			err = errors.Join(err, w.releaseUncertain(ctx, []queue.Claim{claim}))
+			err = errors.Join(err, w.releaseUncertain(ctx, []outbox.Claim{claim}))
 		}
 		if err != nil || hold != campaign.BlockerLease {
 			return claim, hold == campaign.BlockerNone, err
@@ -107,8 +107,8 @@ func (w *Worker) claimInline(ctx context.Context, campaignID string) (queue.Clai
 
 // applyInline applies the claimed events and settles. more is true when the claim was lost
 // meanwhile, or may not have reached the campaign's end.
-func (w *Worker) applyInline(ctx context.Context, claim queue.Claim) (more bool, err error) {
-	claims := []queue.Claim{claim}
+func (w *Worker) applyInline(ctx context.Context, claim outbox.Claim) (more bool, err error) {
+	claims := []outbox.Claim{claim}
 	stop := w.renewLeases(context.WithoutCancel(ctx), claims)
 	wave, err := w.Apply(ctx, claims)
 	stop()

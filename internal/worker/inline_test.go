@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -36,7 +36,7 @@ func TestApplyInline_appliesBeforeItReturns(t *testing.T) {
 	mustHaveNoRows(t, b)
 	c := b.MustCampaign("a")
 	must.Hold(t, c.State() == campaign.StateCurrent && c.Lease == nil, "state %s, lease %v; want current and free", c.State(), c.Lease)
-	must.Equal(t, b.Worker.Counted(), queue.Settled{Applied: 20}, "counted")
+	must.Equal(t, b.Worker.Counted(), outbox.Settled{Applied: 20}, "counted")
 	b.Sound()
 }
 
@@ -54,10 +54,10 @@ func TestRun_catchesUpInlineWithWhatAnEarlierProcessLeft(t *testing.T) {
 
 // Call sites where the store reads the time, at which tests intervene.
 const (
-	whenClaiming = "queue.(*Queue).claim.func1"  // in the transaction
+	whenClaiming = "outbox.(*Queue).claim.func1" // in the transaction
 	whenApplying = "readmodel.(*Database).Apply" // before the transaction
-	whenSettling = "queue.(*Queue).settleWave"   // in the transaction
-	whenIdle     = "queue.(*Queue).UntilDue"     // on PostgreSQL, when nothing was due
+	whenSettling = "outbox.(*Queue).settleWave"  // in the transaction
+	whenIdle     = "outbox.(*Queue).UntilDue"    // on PostgreSQL, when nothing was due
 )
 
 // once calls f the first time that the store of this option reads the time at that call site.
@@ -79,7 +79,7 @@ func TestApplyInline_startsAgainWhenItsLeaseWasTakenOver(t *testing.T) {
 	var a *enginetest.Engine
 	takeOverAndDie := func() {
 		now.Advance(time.Hour)
-		claim, hold, err := a.ClaimInline(context.Background(), queue.Worker{ID: "died"}, "a", queue.ClaimLimits{Rows: 10, Lease: time.Second})
+		claim, hold, err := a.ClaimInline(context.Background(), outbox.Worker{ID: "died"}, "a", outbox.ClaimLimits{Rows: 10, Lease: time.Second})
 		if err == nil && hold != campaign.BlockerNone {
 			err = fmt.Errorf("the lease was not taken over: %s", hold)
 		}
@@ -120,7 +120,7 @@ func TestApplyInline_givesWhatFailedARowAndCountsItsAttempts(t *testing.T) {
 	must.Hold(t, c.State() == campaign.StateFailing && c.Counts == (campaign.Counts{Failed: 1}) && c.Gap() == 0 && c.Lease == nil, "the campaign is %+v", c)
 	s, err := b.Summary(t.Context())
 	must.Hold(t, err == nil && s.Counts.Failed == 1 && s.Campaigns.Lagging == 1 && s.Lag.Events == 1 && s.Oldest != nil && s.Oldest.Seq == 2, "the summary is %+v (%v)", s, err)
-	must.Equal(t, b.Worker.Counted(), queue.Settled{Applied: 1, Failed: 1}, "counted")
+	must.Equal(t, b.Worker.Counted(), outbox.Settled{Applied: 1, Failed: 1}, "counted")
 	b.Sound()
 
 	must.Hold(t, !b.MustPass(), "the worker tried again before the row was due")

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/storetest"
@@ -92,16 +92,16 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 
 // mustHaveShared fails unless each worker did a part of the work, all of it is counted once, and no campaign was held by two.
 func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
-	sum := queue.Settled{}
+	sum := outbox.Settled{}
 	storetest.Eventually(t, "what is applied is settled", func() bool {
-		sum = queue.Settled{}
+		sum = outbox.Settled{}
 		for _, b := range all {
 			got := b.Worker.Counted()
 			sum.Applied, sum.Failed, sum.Fenced = sum.Applied+got.Applied, sum.Failed+got.Failed, sum.Fenced+got.Fenced
 		}
 		return sum.Applied >= total
 	})
-	must.Equal(t, sum, queue.Settled{Applied: total}, "all workers together counted")
+	must.Equal(t, sum, outbox.Settled{Applied: total}, "all workers together counted")
 	for _, b := range all {
 		must.Hold(t, b.Worker.Counted().Applied != 0, "worker %s applied nothing", b.Worker.ID())
 	}
@@ -137,7 +137,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 		must.OK(t, <-ended)
 	}
 	b.MustHaveApplied("c", 4)
-	must.Hold(t, a.Worker.Counted() == (queue.Settled{Fenced: 1}) && b.Worker.Counted() == (queue.Settled{Applied: 4}), "the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
+	must.Hold(t, a.Worker.Counted() == (outbox.Settled{Fenced: 1}) && b.Worker.Counted() == (outbox.Settled{Applied: 4}), "the stale worker counted %+v, the new owner %+v", a.Worker.Counted(), b.Worker.Counted())
 	b.Sound()
 }
 
@@ -179,7 +179,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	for c := range campaigns {
 		b.MustHaveApplied(fmt.Sprint("c", c), each)
 	}
-	must.Equal(t, a.Worker.Counted(), queue.Settled{Applied: 2 * campaigns}, "the worker that stopped counted")
+	must.Equal(t, a.Worker.Counted(), outbox.Settled{Applied: 2 * campaigns}, "the worker that stopped counted")
 	b.Sound()
 }
 
@@ -243,7 +243,7 @@ func TestPass_ofAStaleWorkerAppliesNothingAgain(t *testing.T) {
 			must.OK(t, b.FinishClaims(t.Context(), held))
 		}
 		b.MustHaveApplied("c", 3).MustStand("d", 2, event.Failed, 1)
-		must.Equal(t, []queue.Settled{a.Worker.Counted(), b.Worker.Counted()}, []queue.Settled{{Fenced: 2}, {Applied: 4, Failed: 1}}, "the stale worker and the new owner counted")
+		must.Equal(t, []outbox.Settled{a.Worker.Counted(), b.Worker.Counted()}, []outbox.Settled{{Fenced: 2}, {Applied: 4, Failed: 1}}, "the stale worker and the new owner counted")
 		a.Sound()
 	}
 }
@@ -264,7 +264,7 @@ func TestPass_keepsItsLeaseThroughAWaveThatTakesLong(t *testing.T) {
 }
 
 // takenInALongWave is what another worker can claim of a campaign that is being applied for longer than the lease.
-func takenInALongWave(t *testing.T, lease time.Duration) (claims []queue.Claim) {
+func takenInALongWave(t *testing.T, lease time.Duration) (claims []outbox.Claim) {
 	a := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing), enginetest.Leasing(lease))
 	b, db := a.Beside(), a.JournalDB
 	key := t.Name() + lease.String()
@@ -326,7 +326,7 @@ func disturb(ctx context.Context, t *testing.T, b *enginetest.Engine, dice *rand
 		err := b.Worker.Run(run)
 		must.Hold(t, err == nil, "run: %v", err)
 		cancel()
-		claims, err := b.Claim(ctx, b.Worker.Name(), queue.ClaimLimits{Rows: 20, Lease: time.Duration(20+dice.IntN(80)) * time.Millisecond})
+		claims, err := b.Claim(ctx, b.Worker.Name(), outbox.ClaimLimits{Rows: 20, Lease: time.Duration(20+dice.IntN(80)) * time.Millisecond})
 		if err != nil || dice.IntN(2) == 0 {
 			continue
 		}

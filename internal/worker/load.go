@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -37,7 +37,7 @@ type ahead struct {
 
 // take returns the events first to last of a campaign if they were read ahead under the lineage, or as
 // many of them as fit.
-func (a *ahead) take(c queue.Claim, lineage int64) (stretch, bool) {
+func (a *ahead) take(c outbox.Claim, lineage int64) (stretch, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.lineage != lineage {
@@ -92,8 +92,8 @@ func (w *Worker) load(ctx context.Context, parts []*part) (auditOnly map[string]
 // lookAhead reads, while a full wave is applied, the events of the next one. It does so only
 // when the wave has all due campaigns: otherwise another loop has a wave of its own to overlap
 // with. The returned function waits until reading has ended.
-func (w *Worker) lookAhead(ctx context.Context, claims []queue.Claim) (wait func()) {
-	if rowsOf(claims) < int64(w.BatchSize) || len(claims) >= queue.WaveShares {
+func (w *Worker) lookAhead(ctx context.Context, claims []outbox.Claim) (wait func()) {
+	if rowsOf(claims) < int64(w.BatchSize) || len(claims) >= outbox.WaveShares {
 		return func() {}
 	}
 	next := make([]store.Range, len(claims))
@@ -118,7 +118,7 @@ func (w *Worker) lookAhead(ctx context.Context, claims []queue.Claim) (wait func
 	return reading.Wait
 }
 
-func rowsOf(claims []queue.Claim) int64 {
+func rowsOf(claims []outbox.Claim) int64 {
 	rows := int64(0)
 	for _, c := range claims {
 		rows += c.Last - c.First + 1

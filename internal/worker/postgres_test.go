@@ -13,7 +13,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -32,7 +32,7 @@ func TestPostgresPass_countsNoAttemptWhenItsConnectionIsLost(t *testing.T) {
 
 	b.Drain().MustHaveAppliedEach("a b c", 3)
 	mustBeUntouched(t, b)
-	must.Equal(t, b.Worker.Counted(), queue.Settled{Applied: 9}, "counted")
+	must.Equal(t, b.Worker.Counted(), outbox.Settled{Applied: 9}, "counted")
 	b.Sound()
 }
 

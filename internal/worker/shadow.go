@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -15,7 +15,7 @@ import (
 // rehearsed again.
 type rehearsals struct {
 	mu      sync.Mutex
-	done    map[string]queue.Outstanding
+	done    map[string]outbox.Outstanding
 	lineage int64 // of the journal that they are of
 }
 
@@ -26,7 +26,7 @@ func (w *Worker) Rehearse(ctx context.Context) (bool, error) {
 	w.rehearse.mu.Lock()
 	defer w.rehearse.mu.Unlock()
 	if now := w.Store.Lineage(); w.rehearse.done == nil || w.rehearse.lineage != now {
-		w.rehearse.done, w.rehearse.lineage = make(map[string]queue.Outstanding), now
+		w.rehearse.done, w.rehearse.lineage = make(map[string]outbox.Outstanding), now
 	}
 	after := ""
 	for ctx.Err() == nil {
@@ -48,8 +48,8 @@ func (w *Worker) Rehearse(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (w *Worker) rehearseCampaign(ctx context.Context, o queue.Outstanding) error {
-	outcome := queue.Rehearsal{CampaignID: o.CampaignID}
+func (w *Worker) rehearseCampaign(ctx context.Context, o outbox.Outstanding) error {
+	outcome := outbox.Rehearsal{CampaignID: o.CampaignID}
 	p := &part{}
 	err := w.Store.ReadModel().Rehearse(ctx, func(tx *readmodel.ApplyTx) error {
 		mark, err := tx.Watermark(o.CampaignID)
@@ -81,7 +81,7 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o queue.Outstanding) erro
 	}
 	if f := p.result.Failure; f != nil {
 		outcome.FailedSeq, outcome.Error, outcome.Fingerprint = outcome.RehearsedSeq+1, f.Message, f.Fingerprint
-		w.count(queue.Settled{Failed: 1})
+		w.count(outbox.Settled{Failed: 1})
 	}
 	return w.Queue.RecordRehearsal(ctx, outcome)
 }
@@ -89,17 +89,17 @@ func (w *Worker) rehearseCampaign(ctx context.Context, o queue.Outstanding) erro
 // rehearseSpan applies the events first to last inside the rehearsal's transaction, which has
 // applied the earlier ones.
 func (w *Worker) rehearseSpan(ctx context.Context, tx *readmodel.ApplyTx, campaign string, epoch, first, last int64) (*part, error) {
-	claim := queue.Claim{CampaignID: campaign, Epoch: epoch, First: first, Last: last}
+	claim := outbox.Claim{CampaignID: campaign, Epoch: epoch, First: first, Last: last}
 	loaded, auditOnly, err := w.Store.Load(ctx, []store.Range{claim.Range()}, w.BatchBytes)
 	if err != nil {
 		return nil, err
 	}
-	p := &part{claim: claim, stretch: inspectLoaded(loaded[0]), result: queue.Result{Claim: claim, Applied: first - 1}}
+	p := &part{claim: claim, stretch: inspectLoaded(loaded[0]), result: outbox.Result{Claim: claim, Applied: first - 1}}
 	a := application{worker: w, tx: tx, part: p, auditOnly: auditOnly}
 	err = a.run(ctx)
 	var fatal *fatalError
 	if errors.As(err, &fatal) {
-		p.result = queue.Result{Claim: claim, Applied: fatal.seq - 1, Failure: fatal.failure}
+		p.result = outbox.Result{Claim: claim, Applied: fatal.seq - 1, Failure: fatal.failure}
 		return p, nil
 	}
 	return p, err

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -93,10 +93,10 @@ func TestRehearse_advancesOverASkippedEventAndLeavesNoMark(t *testing.T) {
 	b := poisoned(t)
 	shadow := b.Beside(enginetest.InMode(campaign.ModeShadow))
 	rehearse(t, shadow)
-	mustHaveRehearsed(t, shadow, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 2, FailedSeq: 3})
+	mustHaveRehearsed(t, shadow, outbox.Rehearsal{CampaignID: "a", RehearsedSeq: 2, FailedSeq: 3})
 	b.MustSkip("a", 3)
 	rehearse(t, shadow)
-	mustHaveRehearsed(t, shadow, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 5})
+	mustHaveRehearsed(t, shadow, outbox.Rehearsal{CampaignID: "a", RehearsedSeq: 5})
 	must.Equal(t, b.Entries("ledger", "a"), []int{1, 2}, "the events that were applied")
 	b.WantMarks()
 }

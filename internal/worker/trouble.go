@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -73,7 +73,7 @@ func (t *healthState) damaged(err error) {
 }
 
 // include clears the exclusions of campaigns.
-func (t *healthState) include(claims []queue.Claim) {
+func (t *healthState) include(claims []outbox.Claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.excluded) == 0 {
@@ -130,11 +130,11 @@ func (w *Worker) atFault(ctx context.Context, err error) bool {
 
 // workOneByOne works on each claim separately after all of them together have failed, so that
 // only the one at fault fails.
-func (w *Worker) workOneByOne(ctx context.Context, claims []queue.Claim) (all []*part, first error) {
+func (w *Worker) workOneByOne(ctx context.Context, claims []outbox.Claim) (all []*part, first error) {
 	for _, c := range claims {
-		wave, err := w.Apply(ctx, []queue.Claim{c})
+		wave, err := w.Apply(ctx, []outbox.Claim{c})
 		if w.atFault(context.WithoutCancel(ctx), err) {
-			wave.parts[0].result = queue.Result{Claim: c, Applied: c.First - 1, Failure: w.Failure(err)}
+			wave.parts[0].result = outbox.Result{Claim: c, Applied: c.First - 1, Failure: w.Failure(err)}
 			err = nil
 		}
 		all = append(all, wave.parts...)

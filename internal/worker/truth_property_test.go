@@ -15,7 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -102,10 +102,10 @@ func (s *honest) work(t *rapid.T) {
 // pass processes a wave or a suspect. A process that meets a fatal event dies, and its leases stay.
 func (s *honest) pass(t *rapid.T) (died bool) {
 	ctx, b := context.Background(), s.Either(t)
-	var claims []queue.Claim
+	var claims []outbox.Claim
 	var err error
 	if !rapid.Bool().Draw(t, "a suspect first") {
-		claims, err = b.Claim(ctx, b.Worker.Name(), queue.ClaimLimits{Rows: 8, Lease: storetest.Lease})
+		claims, err = b.Claim(ctx, b.Worker.Name(), outbox.ClaimLimits{Rows: 8, Lease: storetest.Lease})
 	}
 	if err == nil && len(claims) == 0 {
 		claims, err = b.ClaimSuspect(ctx, b.Worker.Name(), storetest.Lease)
@@ -182,7 +182,7 @@ func (s *honest) restart(*rapid.T) { s.reconcile() }
 
 // reconcile runs while no request applies events.
 func (s *honest) reconcile() {
-	s.Clock.Advance(queue.InlineWait)
+	s.Clock.Advance(outbox.InlineWait)
 	must.Get(s.Engines[0].Reconcile(context.Background())).Or(s.TB)
 }
 

@@ -12,16 +12,16 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/samples"
 )
 
 // part is one campaign's part of a wave.
 type part struct {
-	claim queue.Claim
+	claim outbox.Claim
 	stretch
-	result queue.Result
+	result outbox.Result
 	gap    bool // events are missing between the watermark and the first row
 
 	// without has the projections that are not applied, with the seq from which on.
@@ -57,8 +57,8 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 
 func (w *Worker) passWave(ctx context.Context) (bool, error) {
 	defer w.quiet.enter(ctx, w.PollInterval)()
-	claims, err := w.Queue.Claim(ctx, w.who, queue.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease, Except: w.troubles.except()})
-	if one, ok := errors.AsType[*queue.CampaignError](err); ok && w.atFault(ctx, err) {
+	claims, err := w.Queue.Claim(ctx, w.who, outbox.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease, Except: w.troubles.except()})
+	if one, ok := errors.AsType[*outbox.CampaignError](err); ok && w.atFault(ctx, err) {
 		w.Logger.Error("campaign cannot be claimed; backing off", "campaign", one.CampaignID, "error", err)
 		w.troubles.exclude(one.CampaignID, err, w.Store.Retry())
 		return true, nil // the others can be claimed
@@ -75,8 +75,8 @@ func (w *Worker) passWave(ctx context.Context) (bool, error) {
 // workOffInTurn processes claims together, and then, alone, the first of those whose head
 // exceeded its deadline the last time: while it runs there can be no other writer on SQLite.
 // The other slow ones are released.
-func (w *Worker) workOffInTurn(ctx context.Context, claims []queue.Claim) error {
-	var quick, slow []queue.Claim
+func (w *Worker) workOffInTurn(ctx context.Context, claims []outbox.Claim) error {
+	var quick, slow []outbox.Claim
 	for _, c := range claims {
 		if c.Slow {
 			slow = append(slow, c)
@@ -118,7 +118,7 @@ func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
 }
 
 // notHeld releases claims returned with an error, which may or may not be held.
-func (w *Worker) notHeld(ctx context.Context, claims []queue.Claim, err error) error {
+func (w *Worker) notHeld(ctx context.Context, claims []outbox.Claim, err error) error {
 	if err != nil && len(claims) > 0 {
 		return errors.Join(err, w.releaseUncertain(ctx, claims))
 	}
@@ -126,7 +126,7 @@ func (w *Worker) notHeld(ctx context.Context, claims []queue.Claim, err error) e
 }
 
 // workOff loads, applies and settles claims.
-func (w *Worker) workOff(ctx context.Context, claims []queue.Claim) error {
+func (w *Worker) workOff(ctx context.Context, claims []outbox.Claim) error {
 	began := time.Now()
 	w.waves.Add(1)
 	defer func() {
@@ -192,10 +192,10 @@ func (w *Worker) wentBack(ctx context.Context) error {
 
 // Apply loads and applies the claims. Even with an error it returns a wave of all of them, so
 // that every lease is released.
-func (w *Worker) Apply(ctx context.Context, claims []queue.Claim) (*Wave, error) {
+func (w *Worker) Apply(ctx context.Context, claims []outbox.Claim) (*Wave, error) {
 	parts := make([]*part, len(claims))
 	for i, c := range claims {
-		parts[i] = &part{claim: c, result: queue.Result{Claim: c, Applied: c.First - 1}}
+		parts[i] = &part{claim: c, result: outbox.Result{Claim: c, Applied: c.First - 1}}
 	}
 	wave := &Wave{w, parts, w.lineages()}
 	auditOnly, err := w.load(context.WithoutCancel(ctx), parts)
@@ -218,7 +218,7 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 			return nil
 		}
 		for _, p := range parts { // everything of this transaction was rolled back
-			p.result = queue.Result{Claim: p.claim, Applied: p.claim.First - 1}
+			p.result = outbox.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
 		at, fatal := attempt.at, (*fatalError)(nil)
@@ -308,12 +308,12 @@ func campaignsOf(parts []*part) []string {
 // settle passes the results to the store, retrying until the journal is free, and counts them.
 // It continues after ctx has ended, for a limited time.
 func (w *Worker) settle(ctx context.Context, parts []*part) error {
-	results := make([]queue.Result, len(parts))
+	results := make([]outbox.Result, len(parts))
 	for i, p := range parts {
 		results[i] = p.result
 	}
 	finish := context.WithoutCancel(ctx)
-	var settled queue.Settlement
+	var settled outbox.Settlement
 	tries := 0
 	err := loop.UntilFree(ctx, w.Lease, func() (err error) {
 		tries++
@@ -328,10 +328,10 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 	}
 	w.count(settled.Settled)
 	w.warn("an event is dead, and its campaign waits for an operator", settled.Dead)
-	var aside []queue.DeadEvent
+	var aside []outbox.DeadEvent
 	for _, p := range parts {
 		for _, q := range p.result.Quarantines {
-			aside = append(aside, queue.DeadEvent{CampaignID: p.claim.CampaignID, Seq: q.Seq, Failure: q.Failure})
+			aside = append(aside, outbox.DeadEvent{CampaignID: p.claim.CampaignID, Seq: q.Seq, Failure: q.Failure})
 		}
 	}
 	w.warn("a projection is quarantined in a campaign, which continues without it", aside)
@@ -349,7 +349,7 @@ func (w *Worker) settle(ctx context.Context, parts []*part) error {
 
 // warn logs what failed for good at events: one line for each error of a wave, for a bad deploy may fail at an
 // event of every campaign. Who appends in inline_apply_only mode is told in the answer.
-func (w *Worker) warn(what string, dead []queue.DeadEvent) {
+func (w *Worker) warn(what string, dead []outbox.DeadEvent) {
 	if w.Mode == campaign.ModeInline {
 		return
 	}
@@ -370,10 +370,10 @@ func (w *Worker) warn(what string, dead []queue.DeadEvent) {
 }
 
 // releaseUncertain releases claims that may or may not be held.
-func (w *Worker) releaseUncertain(ctx context.Context, claims []queue.Claim) error {
-	results := make([]queue.Result, len(claims))
+func (w *Worker) releaseUncertain(ctx context.Context, claims []outbox.Claim) error {
+	results := make([]outbox.Result, len(claims))
 	for i, c := range claims {
-		results[i] = queue.Result{Claim: c, Applied: c.First - 1}
+		results[i] = outbox.Result{Claim: c, Applied: c.First - 1}
 	}
 	return loop.UntilFree(ctx, w.Lease, func() error {
 		_, err := w.Queue.Settle(context.WithoutCancel(ctx), w.who, results)
@@ -421,7 +421,7 @@ func (w *Worker) observe(parts []*part) {
 	w.Samples.Count(w.who.ID, &c)
 }
 
-func (w *Worker) count(s queue.Settled) {
+func (w *Worker) count(s outbox.Settled) {
 	w.applied.Add(s.Applied)
 	w.failed.Add(s.Failed)
 	w.fenced.Add(s.Fenced)
@@ -433,6 +433,6 @@ func (w *Worker) count(s queue.Settled) {
 }
 
 // renewLeases renews the leases of a long wave, until stopped.
-func (w *Worker) renewLeases(ctx context.Context, claims []queue.Claim) (stop func()) {
+func (w *Worker) renewLeases(ctx context.Context, claims []outbox.Claim) (stop func()) {
 	return loop.Keep(w.Lease, w.Logger, func() error { return w.Queue.Renew(ctx, w.who, claims, w.Lease) })
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/metrics"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -141,8 +141,8 @@ func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 func TestRun_takesOverWhenALeaseEndsAndNotAtTheNextPoll(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger}, enginetest.Polling(time.Hour))
 	b.MustAppend(enginetest.Notes("a", 3)...)
-	died := queue.Worker{ID: "died", Build: "test"}
-	must.Get(b.Claim(t.Context(), died, queue.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond})).Or(t)
+	died := outbox.Worker{ID: "died", Build: "test"}
+	must.Get(b.Claim(t.Context(), died, outbox.ClaimLimits{Rows: 10, Lease: 200 * time.Millisecond})).Or(t)
 	b.Start()
 	b.MustWait("a", 3).MustHaveApplied("a", 3)
 }
@@ -161,10 +161,10 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 		all, err := b.Processes(t.Context())
 		return err == nil && !slices.ContainsFunc(all, func(i campaign.InstanceState) bool { return i.Process != campaign.ProcessGone })
 	})
-	claims, err := b.Claim(t.Context(), queue.Worker{ID: "gone"}, queue.ClaimLimits{Rows: 10, Lease: time.Hour})
+	claims, err := b.Claim(t.Context(), outbox.Worker{ID: "gone"}, outbox.ClaimLimits{Rows: 10, Lease: time.Hour})
 	must.Need(t, err == nil && len(claims) == 1, "claimed %v, %v", claims, err)
 	must.Get(b.Runs.Start(t.Context(), operator.Command{}, replay.RunRequest{Kind: replay.RunVerify, All: true}, []campaign.ProjectionInfo{{Name: "p", Version: "v"}})).Or(t)
-	held, ok, err := b.Runs.Claim(t.Context(), queue.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
+	held, ok, err := b.Runs.Claim(t.Context(), outbox.Worker{ID: "gone"}, map[string]string{"p": "v"}, time.Hour)
 	must.Need(t, err == nil && ok, "claimed a run: %v, %v", ok, err)
 	b.Start()
 	b.MustWait("a", 2).MustHaveApplied("a", 2)
@@ -359,12 +359,12 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 func rehearse(tb testing.TB, b *enginetest.Engine) { must.Get(b.Worker.Rehearse(tb.Context())).Or(tb) }
 
 // rehearsals reads the recorded rehearsals by campaign id.
-func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]queue.Rehearsal {
-	all := make(map[string]queue.Rehearsal)
+func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]outbox.Rehearsal {
+	all := make(map[string]outbox.Rehearsal)
 	rows := must.Get(b.JournalDB.QueryContext(tb.Context(), `select campaign_id, rehearsed_seq, coalesce(failed_seq, 0), error, fingerprint from rehearsals`)).Or(tb)
 	defer rows.Close()
 	for rows.Next() {
-		var r queue.Rehearsal
+		var r outbox.Rehearsal
 		must.OK(tb, rows.Scan(&r.CampaignID, &r.RehearsedSeq, &r.FailedSeq, &r.Error, &r.Fingerprint))
 		all[r.CampaignID] = r
 	}
@@ -373,9 +373,9 @@ func rehearsals(tb testing.TB, b *enginetest.Engine) map[string]queue.Rehearsal 
 }
 
 // mustHaveRehearsed compares the recorded rehearsals; of errors only whether there is one.
-func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...queue.Rehearsal) {
+func mustHaveRehearsed(tb testing.TB, b *enginetest.Engine, want ...outbox.Rehearsal) {
 	got := rehearsals(tb, b)
-	expected := make(map[string]queue.Rehearsal)
+	expected := make(map[string]outbox.Rehearsal)
 	for _, r := range want {
 		expected[r.CampaignID] = r
 		if g := got[r.CampaignID]; (g.Error != "") == (g.FailedSeq != 0) && g.Fingerprint == event.Fingerprint(g.Error) {
@@ -400,8 +400,8 @@ func TestRehearse_recordsWhatWouldHappenAndChangesNothingElse(t *testing.T) {
 		rehearse(t, b)
 
 		must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
-		mustHaveRehearsed(t, b, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 5},
-			queue.Rehearsal{CampaignID: "b", RehearsedSeq: 3, FailedSeq: 4}, queue.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
+		mustHaveRehearsed(t, b, outbox.Rehearsal{CampaignID: "a", RehearsedSeq: 5},
+			outbox.Rehearsal{CampaignID: "b", RehearsedSeq: 3, FailedSeq: 4}, outbox.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 		for seq, says := range map[int64]string{3: "", 4: checkFailed(b)} {
 			r := b.MustRow("b", seq).Rehearsal
 			must.Hold(t, r != nil && !r.At.IsZero() && strings.Contains(r.Error, says) && (r.Error == "") == (says == ""), "the row of event %d says of its rehearsal %+v, want %q", seq, r, says)
@@ -424,7 +424,7 @@ func TestRehearse_beginsAtTheWatermark(t *testing.T) {
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 3)).MustAppend(enginetest.Spent("a", 7), enginetest.Spent("a", 1))
 	rehearse(t, b.Beside(enginetest.InMode(campaign.ModeShadow)))
 
-	mustHaveRehearsed(t, b, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 3, FailedSeq: 4})
+	mustHaveRehearsed(t, b, outbox.Rehearsal{CampaignID: "a", RehearsedSeq: 3, FailedSeq: 4})
 	b.MustHaveApplied("a", 2).MustHaveBalances("a 7").Sound()
 }
 
@@ -438,8 +438,8 @@ func TestRehearse_recordsHangsAndGoesOn(t *testing.T) {
 	rehearse(t, b)
 
 	must.Equal(t, b.Dump("rehearsals"), before, "a rehearsal")
-	mustHaveRehearsed(t, b, queue.Rehearsal{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2},
-		queue.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2}, queue.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
+	mustHaveRehearsed(t, b, outbox.Rehearsal{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2},
+		outbox.Rehearsal{CampaignID: "b", RehearsedSeq: 1, FailedSeq: 2}, outbox.Rehearsal{CampaignID: "c", RehearsedSeq: 2})
 	all := rehearsals(t, b)
 	must.Hold(t, strings.Contains(all["a"].Error, "cut off") && strings.Contains(all["b"].Error, "not today"), "the rehearsals say %q and %q", all["a"].Error, all["b"].Error)
 }

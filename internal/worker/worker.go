@@ -19,8 +19,8 @@ import (
 	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/metrics"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/queue"
 	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -28,7 +28,7 @@ import (
 
 // Config is the configuration of a worker. Zero values are the defaults.
 type Config struct {
-	Queue        *queue.Queue
+	Queue        *outbox.Queue
 	Samples      *samples.Samples // of the store; nil makes them
 	Set          *projection.Set
 	Metrics      *metrics.Metrics
@@ -54,7 +54,7 @@ type Worker struct {
 	Config
 	Store       *store.Store // of the queue
 	maintenance *maintenance.Maintenance
-	who         queue.Worker
+	who         outbox.Worker
 	wake        loop.Signal
 
 	troubles    healthState
@@ -109,7 +109,7 @@ func New(c Config) *Worker {
 		host = "unknown"
 	}
 	id := host + "-" + uuid.NewString()[:8]
-	w := &Worker{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), who: queue.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1),
+	w := &Worker{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), who: outbox.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1),
 		faultPause: loop.FaultPause, selfCheckEvery: selfCheckInterval, heartbeatEvery: samples.HeartbeatInterval,
 		eventLimit: func(*event.Event) time.Duration { return c.Queue.EventTimeout() }}
 	w.beat.state = campaign.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
@@ -123,7 +123,7 @@ func New(c Config) *Worker {
 func (w *Worker) ID() string { return w.who.ID }
 
 // Name is the worker's identity in claims.
-func (w *Worker) Name() queue.Worker { return w.who }
+func (w *Worker) Name() outbox.Worker { return w.who }
 
 // Wake makes the worker check for due rows now instead of at the next poll. It never blocks.
 func (w *Worker) Wake() {

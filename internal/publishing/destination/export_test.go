@@ -1,8 +1,6 @@
 package destination
 
-import (
-	"time"
-)
+import "time"
 
 // SetClock replaces a publisher's clock, if it has one.
 func SetClock(p Publisher, now func() time.Time) {

@@ -201,7 +201,7 @@ func sizeProbe() *probe {
 	}, &row{name: "size of the binary", unit: megabytes}).times(2, 1)
 }
 
-const claimBenchmark = "internal/queue/claim_bench_test.go"
+const claimBenchmark = "internal/outbox/claim_bench_test.go"
 
 // prepareClaim compiles the work tree's benchmark in both. If it does not compile in the older one
 // it is left out.
@@ -217,7 +217,7 @@ func (l *lab) prepareClaim(ctx context.Context, s *side, p *probe) error {
 			return err
 		}
 	}
-	compile := command(ctx, nil, "go", "test", "-c", "-o", s.binary+".test", "./internal/queue")
+	compile := command(ctx, nil, "go", "test", "-c", "-o", s.binary+".test", "./internal/outbox")
 	compile.Dir = s.tree
 	_, _, err := output(compile)
 	var failed *exec.ExitError

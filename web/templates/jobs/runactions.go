@@ -1,8 +1,6 @@
 package jobs
 
-import (
-	"github.com/outboxweb/outboxweb/internal/replay"
-)
+import "github.com/outboxweb/outboxweb/internal/replay"
 
 func runActionName(kind replay.RunKind) string {
 	switch kind {

@@ -1,4 +1,4 @@
-package queue_test
+package outbox_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -234,7 +234,7 @@ func TestUnskipEvent_cannotBeUndoneByAWorkerThatClaimedBefore(t *testing.T) {
 		f.Sound()
 		f.Unchanged(func() {
 			wantLost(t, storetest.No(f.ApplyClaim(c, 1)))
-			must.Equal(t, f.MustSettle(one, queue.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
+			must.Equal(t, f.MustSettle(one, outbox.Result{Claim: c, Applied: 1}).Fenced, 1, "the sleeper settled")
 		})
 		f.Drain()
 		f.WantMarks()

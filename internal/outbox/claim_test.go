@@ -1,4 +1,4 @@
-package queue_test
+package outbox_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -37,7 +37,7 @@ func TestClaim_passesOverCampaignsThatMayNotBeWorkedOn(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(1))
 	f.Dies("dead", 2)
 	f.AppendN("diverged", 1)
-	f.MustSettle(one, queue.Result{Claim: f.ClaimOne(one, 10), Applied: 0, Diverged: "for a test"})
+	f.MustSettle(one, outbox.Result{Claim: f.ClaimOne(one, 10), Applied: 0, Diverged: "for a test"})
 	f.Halted("paused", 1)
 	f.AppendN("leased", 1)
 	f.ClaimOne(one, 10)
@@ -151,20 +151,20 @@ func TestRenew_extendsWhatIsHeldAndNamesWhatIsLost(t *testing.T) {
 	for i, until := range []time.Duration{time.Hour, lease} {
 		must.Equal(t, f.MustCampaign(claims[i].CampaignID).Lease.ExpiresAt, f.Clock.Now().Add(until), "the lease", "does not end in")
 	}
-	f.MustSettle(one, queue.Result{Claim: claims[0]})
+	f.MustSettle(one, outbox.Result{Claim: claims[0]})
 	wantLost(t, f.Renew(f.Ctx, one, claims[:1], lease)) // it was given back
 	f.ClaimOne(one, 1)
 	wantLost(t, f.Renew(f.Ctx, one, claims[:1], lease)) // it is another claim's
 }
 
 // mustHoldInline fails unless the request path gets no claim for this reason.
-func (f *fixture) mustHoldInline(w queue.Worker, campaign string, want campaign.Blocker) {
-	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, queue.ClaimLimits{Rows: 10, Lease: lease})
+func (f *fixture) mustHoldInline(w outbox.Worker, campaign string, want campaign.Blocker) {
+	c, hold, err := f.ClaimInline(f.Ctx, w, campaign, outbox.ClaimLimits{Rows: 10, Lease: lease})
 	must.Hold(f.TB, err == nil && hold == want, "the request path claimed %+v: %s, %v; want %s", c, hold, err, want)
 }
 
 // claimsInline is MustClaimInline of a claim as told.
-func (f *fixture) claimsInline(w queue.Worker, campaign, want string) queue.Claim {
+func (f *fixture) claimsInline(w outbox.Worker, campaign, want string) outbox.Claim {
 	c := f.MustClaimInline(w, campaign)
 	must.Equal(f.TB, storetest.ToldClaim(c), want, "the request path claimed")
 	return c
@@ -176,10 +176,10 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 	c := f.claimsInline(one, "a", "a 1-2 under 1, bare")
 	f.mustHoldInline(two, "a", campaign.BlockerLease)
 	f.Sound()
-	must.Equal(t, f.Works(one, c, 2), queue.Settled{Applied: 2}, "settled")
+	must.Equal(t, f.Works(one, c, 2), outbox.Settled{Applied: 2}, "settled")
 	f.Is("a", "applied 2 of 2")
 	f.Unchanged(func() { f.mustHoldInline(one, "a", campaign.BlockerEmpty) })
-	_, _, err := f.ClaimInline(f.Ctx, one, "b", queue.ClaimLimits{Rows: 10, Lease: lease})
+	_, _, err := f.ClaimInline(f.Ctx, one, "b", outbox.ClaimLimits{Rows: 10, Lease: lease})
 	refused(t, err, event.ErrNotFound, `"b"`)
 	f.MustPause("a")
 	f.mustHoldInline(one, "a", campaign.BlockerEmpty)
@@ -188,18 +188,18 @@ func TestClaimInline_takesEventsWithoutRows(t *testing.T) {
 
 // Events without rows under an expired lease are taken over like rows: by the next request or by a worker.
 func TestClaimInline_leavesItsEventsToWhoeverComesOnceItsLeaseRanOut(t *testing.T) {
-	storetest.Each(t, own, map[string]func(f *fixture) queue.Claim{
-		"the next request": func(f *fixture) queue.Claim { return f.claimsInline(two, "a", "a 1-2 under 2") },
-		"a worker":         func(f *fixture) queue.Claim { return f.Claims(two, 10, "a 1-2 under 2") },
-	}, func(t *testing.T, f *fixture, take func(f *fixture) queue.Claim) {
+	storetest.Each(t, own, map[string]func(f *fixture) outbox.Claim{
+		"the next request": func(f *fixture) outbox.Claim { return f.claimsInline(two, "a", "a 1-2 under 2") },
+		"a worker":         func(f *fixture) outbox.Claim { return f.Claims(two, 10, "a 1-2 under 2") },
+	}, func(t *testing.T, f *fixture, take func(f *fixture) outbox.Claim) {
 		f.AppendN("a", 2)
 		died := f.MustClaimInline(one, "a")
 		f.NoClaim(two)
 		f.Clock.Advance(lease)
 		c := take(f)
 		f.MustApply(c, 2)
-		must.Equal(t, f.MustSettle(one, queue.Result{Claim: died, Applied: 2}).Fenced, 1, "the one that was taken over settled")
-		f.MustSettle(two, queue.Result{Claim: c, Applied: 2})
+		must.Equal(t, f.MustSettle(one, outbox.Result{Claim: died, Applied: 2}).Fenced, 1, "the one that was taken over settled")
+		f.MustSettle(two, outbox.Result{Claim: c, Applied: 2})
 		f.Sound()
 	}, storetest.InMode(campaign.ModeInline))
 }
@@ -222,12 +222,12 @@ func TestSettle_givesTheEventsOfABareClaimRowsFromTheFailedOneOn(t *testing.T) {
 	f.AppendN("a", 4)
 	c := f.MustClaimInline(one, "a")
 	f.AppendN("a", 1) // for its own request to apply
-	must.Equal(t, f.FailsAfter(one, c, 1, "no seat"), queue.Settled{Applied: 1, Failed: 1}, "settled")
+	must.Equal(t, f.FailsAfter(one, c, 1, "no seat"), outbox.Settled{Applied: 1, Failed: 1}, "settled")
 	f.Is("a", "applied 1 of 5, head 2 failed, 3 pending, 1 failed")
 	r := f.MustRow("a", 2)
 	must.Hold(t, r.Row.AttemptCount == 1 && r.Row.LastError == "no seat" && len(r.Attempts) == 1, "the row is %+v", r)
 	f.AppendN("a", 1)
-	_, _, err := f.ClaimInline(f.Ctx, one, "a", queue.ClaimLimits{Rows: 10, Lease: lease})
+	_, _, err := f.ClaimInline(f.Ctx, one, "a", outbox.ClaimLimits{Rows: 10, Lease: lease})
 	refused(t, err, event.ErrNotYet, "the event is appended but not yet applied", "Event 2 failed and will be retried in 1 s")
 	f.Sound()
 	f.Clock.Advance(time.Minute)
@@ -270,33 +270,33 @@ order by seq`, campaign)...), "\n")
 }
 
 // stagesOfAWave are the possible states of a campaign in a claimed wave.
-var stagesOfAWave = map[string]func(f *fixture) queue.Claim{
-	"fresh": func(f *fixture) queue.Claim { f.AppendN("a", 5); return f.ClaimOne(one, 3) },
-	"head failed before": func(f *fixture) queue.Claim {
+var stagesOfAWave = map[string]func(f *fixture) outbox.Claim{
+	"fresh": func(f *fixture) outbox.Claim { f.AppendN("a", 5); return f.ClaimOne(one, 3) },
+	"head failed before": func(f *fixture) outbox.Claim {
 		f.Failing("boom", "a", 5)
 		f.Clock.Advance(time.Minute)
 		return f.ClaimOne(one, 3)
 	},
-	"crashed once": func(f *fixture) queue.Claim {
+	"crashed once": func(f *fixture) outbox.Claim {
 		f.AppendN("a", 5)
 		f.ClaimOne(one, 3)
 		f.Clock.Advance(lease)
 		return f.ClaimOne(one, 3)
 	},
-	"attempt counted before it began": func(f *fixture) queue.Claim {
+	"attempt counted before it began": func(f *fixture) outbox.Claim {
 		f.AppendN("a", 5)
 		f.Crash(one, 3)
 		f.Crash(one, 3)
 		return f.Claims(one, 3, "a 1-1 under 3, counted")
 	},
-	"on the request path": func(f *fixture) queue.Claim { f.AppendN("a", 5); return f.MustClaimInline(one, "a") },
+	"on the request path": func(f *fixture) outbox.Claim { f.AppendN("a", 5); return f.MustClaimInline(one, "a") },
 }
 
 func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
-	storetest.Each(t, own, stagesOfAWave, func(t *testing.T, given *fixture, wave func(f *fixture) queue.Claim) {
+	storetest.Each(t, own, stagesOfAWave, func(t *testing.T, given *fixture, wave func(f *fixture) outbox.Claim) {
 		taken := open(t)
 		givenBack := wave(given)
-		given.MustSettle(one, queue.Result{Claim: givenBack, Applied: givenBack.First - 1})
+		given.MustSettle(one, outbox.Result{Claim: givenBack, Applied: givenBack.First - 1})
 		claim := wave(taken)
 		claims := taken.ClaimedForRun("a")
 		rows := taken.queue("a")
@@ -305,7 +305,7 @@ func TestClaimForRun_takesAWaveAwayAsThoughItHadBeenGivenBack(t *testing.T) {
 		must.Hold(t, now.Counts == want.Counts && now.HeadSeq == want.HeadSeq && now.HeadStatus == want.HeadStatus && now.HeadNextAttempt == want.HeadNextAttempt, "while the run holds it the campaign is %+v, after a wave that gave back %+v", now, want)
 		taken.Sound()
 		taken.NoClaim(two)
-		must.Equal(t, taken.MustSettle(one, queue.Result{Claim: claim, Applied: claim.Last, Failure: storetest.Failure("late")}), queue.Settled{Fenced: 1}, "the wave settled")
+		must.Equal(t, taken.MustSettle(one, outbox.Result{Claim: claim, Applied: claim.Last, Failure: storetest.Failure("late")}), outbox.Settled{Fenced: 1}, "the wave settled")
 		taken.ReleaseFromRun(claims...)
 		must.Equal(t, taken.queue("a"), given.queue("a"), "the queue", "after a wave that gave back")
 		taken.Sound()
@@ -365,14 +365,14 @@ func TestClaimForRun_risesAboveEveryFence(t *testing.T) {
 	lost := f.HoldsRun(7, "host-1")
 	next := f.HoldsRun(7, "host-2")
 	wantLost(t, storetest.No(f.Runs.ClaimCampaigns(f.Ctx, lost, run, []string{"a"}, lease)))
-	claims, err := f.Runs.ClaimCampaigns(f.Ctx, next, queue.Worker{ID: campaign.RunOwner(7, "host-2")}, []string{"a"}, lease)
+	claims, err := f.Runs.ClaimCampaigns(f.Ctx, next, outbox.Worker{ID: campaign.RunOwner(7, "host-2")}, []string{"a"}, lease)
 	must.Hold(t, err == nil && len(claims) == 1 && claims[0].Epoch > 101, "claimed %+v, %v", claims, err)
 }
 
 func TestClaimForRun_leavesAnotherRunAlone(t *testing.T) {
 	f := own(t, storetest.Impatient)
 	f.AppendN("a b", 1)
-	other := queue.Worker{ID: campaign.RunOwner(8, "host-1"), Build: "v1"}
+	other := outbox.Worker{ID: campaign.RunOwner(8, "host-1"), Build: "v1"}
 	held, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(8, "host-1"), other, []string{"a"}, lease)
 	must.Need(t, err == nil && len(held) == 1, "claimed %+v, %v", held, err)
 	claims, err := f.Runs.ClaimCampaigns(f.Ctx, f.HoldsRun(7, "host-1"), run, []string{"a", "b"}, lease)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package queue_test
+package outbox_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
@@ -27,7 +27,7 @@ func BenchmarkClaim_wave(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.Close() })
-	q := queue.New(s)
+	q := outbox.New(s)
 	var events []event.Event
 	for i := range 10_000 {
 		events = append(events, event.Event{CampaignID: fmt.Sprintf("c-%03d", i%1_000), EventType: "counted", Payload: []byte(`{"amount":1}`)})
@@ -37,18 +37,18 @@ func BenchmarkClaim_wave(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	who := queue.Worker{ID: "bench"}
+	who := outbox.Worker{ID: "bench"}
 	var took []time.Duration
 	for b.Loop() {
 		before := cpuTime(b)
-		claims, err := q.Claim(b.Context(), who, queue.ClaimLimits{Rows: 1_000, Lease: time.Minute})
+		claims, err := q.Claim(b.Context(), who, outbox.ClaimLimits{Rows: 1_000, Lease: time.Minute})
 		took = append(took, cpuTime(b)-before)
 		if err != nil || len(claims) != 100 {
 			b.Fatalf("claimed %d campaigns, want 100: %v", len(claims), err)
 		}
-		results := make([]queue.Result, len(claims))
+		results := make([]outbox.Result, len(claims))
 		for i, c := range claims {
-			results[i] = queue.Result{Claim: c, Applied: c.First - 1}
+			results[i] = outbox.Result{Claim: c, Applied: c.First - 1}
 		}
 		if _, err := q.Settle(b.Context(), who, results); err != nil {
 			b.Fatal(err)

@@ -1,4 +1,4 @@
-package queue_test
+package outbox_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/readmodel"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -25,16 +25,16 @@ func TestSettle_leavesWhatTheWaveDidNotDo(t *testing.T) {
 	aside.SetAside = true
 	type given struct {
 		events, rows int
-		result       queue.Result
-		settled      queue.Settled
+		result       outbox.Result
+		settled      outbox.Settled
 		then, next   string
 	}
 	storetest.Each(t, own, map[string]given{
-		"all is applied":              {4, 4, queue.Result{Applied: 4}, queue.Settled{Applied: 4}, "applied 4 of 4", ""},
-		"a part is given back":        {5, 4, queue.Result{Applied: 2}, queue.Settled{Applied: 2}, "applied 2 of 5, head 3 pending, 3 pending", "a 3-5 under 2"},
-		"a part, and one fails":       {6, 5, queue.Result{Applied: 2, Failure: storetest.Failure("boom")}, queue.Settled{Applied: 2, Failed: 1}, "applied 2 of 6, head 3 failed, 3 pending, 1 failed", ""},
-		"diverged":                    {2, 2, queue.Result{Diverged: "of another journal"}, queue.Settled{}, "applied 0 of 2, head 1 pending, 2 pending, diverged: of another journal", ""},
-		"a projection that set aside": {1, 1, queue.Result{Failure: aside}, queue.Settled{Failed: 1}, "applied 0 of 1, head 1 failed, 1 failed", ""},
+		"all is applied":              {4, 4, outbox.Result{Applied: 4}, outbox.Settled{Applied: 4}, "applied 4 of 4", ""},
+		"a part is given back":        {5, 4, outbox.Result{Applied: 2}, outbox.Settled{Applied: 2}, "applied 2 of 5, head 3 pending, 3 pending", "a 3-5 under 2"},
+		"a part, and one fails":       {6, 5, outbox.Result{Applied: 2, Failure: storetest.Failure("boom")}, outbox.Settled{Applied: 2, Failed: 1}, "applied 2 of 6, head 3 failed, 3 pending, 1 failed", ""},
+		"diverged":                    {2, 2, outbox.Result{Diverged: "of another journal"}, outbox.Settled{}, "applied 0 of 2, head 1 pending, 2 pending, diverged: of another journal", ""},
+		"a projection that set aside": {1, 1, outbox.Result{Failure: aside}, outbox.Settled{Failed: 1}, "applied 0 of 1, head 1 failed, 1 failed", ""},
 	}, func(t *testing.T, f *fixture, c given) {
 		if c.result.Failure == aside {
 			f = f.beside(storetest.MaxAttempts(1))
@@ -65,7 +65,7 @@ func TestSettle_failedHeadBacksOffAndDiesAtTheEighth(t *testing.T) {
 		f.Is("a", "applied 0 of 3, head 1 failed, 2 pending, 1 failed")
 		f.Clock.Advance(delay * time.Second)
 	}
-	must.Equal(t, f.FailsAfter(one, f.ClaimOne(one, 10), 0, "boom at 18"), queue.Settled{Failed: 1, Died: 1}, "settled")
+	must.Equal(t, f.FailsAfter(one, f.ClaimOne(one, 10), 0, "boom at 18"), outbox.Settled{Failed: 1, Died: 1}, "settled")
 	f.RowIs("a", 1, "dead after 8, due in 0s")
 	all := f.MustRow("a", 1).Attempts
 	must.Hold(t, len(all) == 8 && all[0].Attempt == 8 && all[0].Worker == one.ID && all[0].Build == one.Build && all[7].Attempt == 1, "the history is %+v", all)
@@ -102,9 +102,9 @@ func TestSettle_ofALostLeaseChangesNothing(t *testing.T) {
 		f.Clock.Advance(lease)
 		lose(f)
 		f.Unchanged(func() {
-			for _, result := range []queue.Result{{Applied: 3}, {}, {Applied: 1, Failure: storetest.Failure("boom")}, {Diverged: "for a test"}} {
+			for _, result := range []outbox.Result{{Applied: 3}, {}, {Applied: 1, Failure: storetest.Failure("boom")}, {Diverged: "for a test"}} {
 				result.Claim = stale
-				must.Equal(t, f.MustSettle(one, result), queue.Settled{Fenced: 1}, "settled")
+				must.Equal(t, f.MustSettle(one, result), outbox.Settled{Fenced: 1}, "settled")
 			}
 		})
 		f.Sound()
@@ -129,14 +129,14 @@ func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
 	claims := f.MustClaim(one, 10)
 	f.Clock.Advance(lease)
 	lost := f.MustClaim(two, 1)[0].CampaignID
-	results := []queue.Result{{Claim: queue.Claim{CampaignID: "unknown", Epoch: 1, First: 1, Last: 1}}}
+	results := []outbox.Result{{Claim: outbox.Claim{CampaignID: "unknown", Epoch: 1, First: 1, Last: 1}}}
 	for _, c := range claims {
-		results = append(results, queue.Result{Claim: c, Applied: c.Last})
+		results = append(results, outbox.Result{Claim: c, Applied: c.Last})
 		if c.CampaignID != lost {
 			f.MustApply(c, c.Last)
 		}
 	}
-	must.Equal(t, f.MustSettle(one, results...), queue.Settled{Applied: 1, Fenced: 2}, "settled")
+	must.Equal(t, f.MustSettle(one, results...), outbox.Settled{Applied: 1, Fenced: 2}, "settled")
 }
 
 func TestRequeueDead_besideARequeueOfOneTakesEachRowOnce(t *testing.T) {
@@ -161,10 +161,10 @@ func TestClaim_ofManyAtOnceGivesEachCampaignToOne(t *testing.T) {
 	owners := make(map[string]string)
 	var workers sync.WaitGroup
 	for i, s := range []*fixture{f, f.beside(), f, f.beside()} {
-		w := queue.Worker{ID: fmt.Sprint("worker-", i)}
+		w := outbox.Worker{ID: fmt.Sprint("worker-", i)}
 		workers.Go(func() {
 			for {
-				claims, err := s.Claim(s.Ctx, w, queue.ClaimLimits{Rows: 16, Lease: lease})
+				claims, err := s.Claim(s.Ctx, w, outbox.ClaimLimits{Rows: 16, Lease: lease})
 				must.Hold(t, err == nil, "claim: %v", err)
 				if len(claims) == 0 {
 					return
@@ -234,16 +234,16 @@ func TestLocks_areTakenInOneOrderByThoseWhoNeedSeveral(t *testing.T) {
 			return storetest.No(s.Append(s.Ctx, store.Append{Events: eventsOf(storetest.Shuffled(ids))}))
 		},
 		"work": func(s *fixture, _ int) error {
-			claims, err := s.Claim(s.Ctx, one, queue.ClaimLimits{Rows: 100, Lease: lease})
+			claims, err := s.Claim(s.Ctx, one, outbox.ClaimLimits{Rows: 100, Lease: lease})
 			if err != nil {
 				return err
 			}
 			if err := s.Renew(s.Ctx, one, storetest.Shuffled(claims), lease); err != nil && !errors.Is(err, event.ErrLeaseLost) {
 				return err
 			}
-			var results []queue.Result
+			var results []outbox.Result
 			for _, c := range storetest.Shuffled(claims) {
-				results = append(results, queue.Result{Claim: c, Applied: c.First - 1})
+				results = append(results, outbox.Result{Claim: c, Applied: c.First - 1})
 			}
 			return storetest.No(s.Settle(s.Ctx, one, results))
 		},

@@ -1,8 +1,8 @@
-// Package queue is the outbox: who may claim rows, what becomes of them when they are settled, and
+// Package outbox is the outbox: who may claim rows, what becomes of them when they are settled, and
 // what operators do to them. Claiming, settling, requeuing, skipping and repairing are use cases in
 // one transaction per database, on rows and campaigns of package store. Claims are leases with a
 // fence in the projections, so that whoever lost one changes nothing.
-package queue
+package outbox
 
 import (
 	"github.com/outboxweb/outboxweb/internal/readmodel"

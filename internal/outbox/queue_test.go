@@ -1,4 +1,4 @@
-package queue_test
+package outbox_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/enginetest"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -82,11 +82,11 @@ func TestClaimSuspect_takesWhatTheWorkerServesAlone(t *testing.T) {
 		f.ClaimOne(one, 10)
 		f.Clock.Advance(2 * lease)
 	}
-	claims, err := f.Claim(f.Ctx, one, queue.ClaimLimits{Rows: 1, Lease: lease})
+	claims, err := f.Claim(f.Ctx, one, outbox.ClaimLimits{Rows: 1, Lease: lease})
 	must.Need(t, err == nil && len(claims) <= 0, "a suspect is claimed beside others: %+v (%v)", claims, err)
 	for _, patterns := range []string{"b", "b*", "a"} {
 		want := map[string]int{"a": 1}[patterns]
-		w := queue.Worker{ID: "w", Serves: storetest.ScopeOf(t, patterns)}
+		w := outbox.Worker{ID: "w", Serves: storetest.ScopeOf(t, patterns)}
 		due, err := f.SuspectDue(f.Ctx, w.Serves)
 		must.Hold(t, err == nil && due == (want == 1), "%s: a suspect is due: %v, %v", patterns, due, err)
 		must.Equal(t, len(must.Get(f.ClaimSuspect(f.Ctx, w, lease)).Or(t)), want, "serving", patterns, "claims")
@@ -97,7 +97,7 @@ func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
 	f := own(t, storetest.InMode(campaign.ModeShadow))
 	f.AppendN("a", 3)
 	f.Halted("b", 1)
-	for _, r := range []queue.Rehearsal{
+	for _, r := range []outbox.Rehearsal{
 		{CampaignID: "a", RehearsedSeq: 1, FailedSeq: 2, Error: strings.Repeat("x", 70<<10), Fingerprint: "x"},
 		{CampaignID: "b", RehearsedSeq: 1},
 		{CampaignID: "a", RehearsedSeq: 3},
@@ -109,6 +109,6 @@ func TestRehearsals_keepTheLatestOfEachCampaign(t *testing.T) {
 		must.Hold(t, got != nil && *got == (campaign.Rehearsal{At: f.Clock.Now()}), "the rehearsal of event %d is %+v", seq, got)
 	}
 	waiting, err := f.OutstandingCampaigns(f.Ctx, "", 10)
-	must.Hold(t, err == nil && len(waiting) == 1 && waiting[0] == (queue.Outstanding{CampaignID: "a", HighWaterSeq: 3}), "outstanding are %+v, %v", waiting, err)
+	must.Hold(t, err == nil && len(waiting) == 1 && waiting[0] == (outbox.Outstanding{CampaignID: "a", HighWaterSeq: 3}), "outstanding are %+v, %v", waiting, err)
 	must.Equal(t, len(must.Get(f.OutstandingCampaigns(f.Ctx, "a", 10)).Or(t)), 0, "after a outstanding")
 }

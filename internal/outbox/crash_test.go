@@ -1,4 +1,4 @@
-package queue_test
+package outbox_test
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
@@ -55,7 +55,7 @@ func TestCrashes_innocentCampaignsDoNotDieWithTheCulprit(t *testing.T) {
 	for deaths := 0; f.MustCampaign("culprit").HeadStatus != event.Dead; {
 		must.Need(t, deaths <= 5, "the culprit is not dead after %d deaths: %+v", deaths, f.MustCampaign("culprit"))
 		claims := f.MustClaim(one, 1000)
-		dies := slices.ContainsFunc(claims, func(c queue.Claim) bool { return c.CampaignID == "culprit" })
+		dies := slices.ContainsFunc(claims, func(c outbox.Claim) bool { return c.CampaignID == "culprit" })
 		for _, c := range claims {
 			must.Need(t, !c.Counted || len(claims) <= 1, "a suspect is tried beside others: %+v", claims)
 			if !dies {
@@ -98,7 +98,7 @@ func TestCrashes_end(t *testing.T) {
 			c := f.ClaimOne(two, 2)
 			reached, err := f.ApplyClaim(c, c.Last)
 			must.Need(t, err == nil && reached == 1, "reached %d, %v", reached, err)
-			f.MustSettle(two, queue.Result{Claim: c, Applied: reached})
+			f.MustSettle(two, outbox.Result{Claim: c, Applied: reached})
 			n := f.Number(`select count(*) from attempts`)
 			must.Hold(t, n == 0 && f.MustCampaign("a").HeadSeq == 2, "%d failures were written down for an event that was applied: %+v", n, f.MustCampaign("a"))
 		},

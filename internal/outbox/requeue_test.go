@@ -1,4 +1,4 @@
-package queue_test
+package outbox_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
-	"github.com/outboxweb/outboxweb/internal/queue"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/store"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
@@ -24,7 +24,7 @@ func deadRows(t *testing.T, change ...func(*store.Options)) *fixture {
 	for i, id := range []string{"d", "c", "b", "a"} {
 		f.MustAppend(append([]event.Event{storetest.Event(id, []string{"counted", "weighed"}[i%2])}, slices.Repeat([]event.Event{storetest.Event(id, "counted")}, i)...)...)
 		c := f.ClaimOne(one, 1)
-		f.MustSettle(one, queue.Result{Claim: c, Applied: 0, Failure: storetest.Failure(fmt.Sprintf("%s failed at %d", []string{"this", "that"}[i/2], i))})
+		f.MustSettle(one, outbox.Result{Claim: c, Applied: 0, Failure: storetest.Failure(fmt.Sprintf("%s failed at %d", []string{"this", "that"}[i/2], i))})
 		f.Clock.Advance(time.Second)
 	}
 	f.AppendN("e", 2)
