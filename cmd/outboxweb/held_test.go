@@ -161,7 +161,7 @@ func TestLists_sayThatTheyAreCut(t *testing.T) {
 		"events --campaign " + long:       "there are more events than these 50; raise --limit, or filter",
 		"campaigns list --limit 12":       "there are more campaigns than these 12; raise --limit, or filter",
 		"report --status dead --limit 11": "there are more rows than these 11; raise --limit, or filter",
-		"report":                          "and 2 more: outboxweb campaigns list --state blocked, failing or diverged",
+		"report":                          "and 2 more: outboxweb campaigns list --state blocked; likewise failing and diverged",
 		"campaigns list":                  long[:40] + "… current 51 51",
 		"campaigns list --json":           `"campaign_id": "` + long + `"`,
 	} {

@@ -137,7 +137,7 @@ func printSummary(w io.Writer, s campaign.Summary, blocked []campaign.Blocked, c
 		if len(blocked) == event.MaxPage {
 			least = "at least "
 		}
-		fmt.Fprintf(w, "and %s%d more: outboxweb campaigns list --state blocked, failing or diverged\n", least, more)
+		fmt.Fprintf(w, "and %s%d more: outboxweb campaigns list --state blocked; likewise failing and diverged\n", least, more)
 	}
 }
 

@@ -241,11 +241,15 @@ func (c Campaign) whyEmpty(mode Mode) string {
 const SilentAfter = 30 * time.Second
 
 func (c Campaign) whyReady(now time.Time, worker *WorkerSummary) string {
+	due := c.HeadNextAttempt
+	if c.UpdatedAt.After(due) { // such as one that was resumed
+		due = c.UpdatedAt
+	}
 	switch {
 	case worker == nil:
 	case worker.Absent():
 		return "Due, but no worker is running"
-	case worker.LastSeen != nil && now.Sub(*worker.LastSeen) > SilentAfter && now.Sub(c.HeadNextAttempt) > SilentAfter:
+	case worker.LastSeen != nil && now.Sub(*worker.LastSeen) > SilentAfter && now.Sub(due) > SilentAfter:
 		return fmt.Sprintf("Due, but no worker has been seen for %s", event.Age(now.Sub(*worker.LastSeen)))
 	}
 	return "Due: waiting for a free worker"

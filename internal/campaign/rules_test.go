@@ -156,8 +156,8 @@ func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
 	t.Parallel()
 	seen := noon.Add(-5 * time.Minute)
 	ready := campaign.Campaign{HighWaterSeq: 9, AppliedSeq: 4, HeadSeq: 5, HeadStatus: event.Pending, Counts: campaign.Counts{Pending: 5}, HeadNextAttempt: noon.Add(-2 * time.Minute)}
-	fresh := ready
-	fresh.HeadNextAttempt = noon.Add(-time.Second)
+	fresh, resumed := ready, ready
+	fresh.HeadNextAttempt, resumed.UpdatedAt = noon.Add(-time.Second), noon.Add(-time.Second)
 	for _, c := range []struct {
 		campaign campaign.Campaign
 		worker   *campaign.WorkerSummary
@@ -166,6 +166,7 @@ func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
 		{ready, nil, "Due: waiting for a free worker"},
 		{ready, &campaign.WorkerSummary{}, "Due, but no worker is running"},
 		{ready, &campaign.WorkerSummary{Running: true, LastSeen: &seen}, "Due, but no worker has been seen for 5 min"},
+		{resumed, &campaign.WorkerSummary{Running: true, LastSeen: &seen}, "Due: waiting for a free worker"},
 		{ready, &campaign.WorkerSummary{Running: true, LastSeen: &noon}, "Due: waiting for a free worker"},
 		{fresh, &campaign.WorkerSummary{Running: true, LastSeen: &seen}, "Due: waiting for a free worker"},
 	} {

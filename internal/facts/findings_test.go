@@ -262,6 +262,7 @@ func TestPublishers_areToldWorstFirst(t *testing.T) {
 	quiet := with(func(p *subscription.Publisher) { p.Status = subscription.PublisherPaused })
 	idle := with(func(p *subscription.Publisher) { p.Lease = nil })
 	left := with(func(p *subscription.Publisher) { p.Lease, p.LagEvents = nil, 1 })
+	abandoned := with(func(p *subscription.Publisher) { p.Lease, p.LagEvents, p.ErrorCount = nil, 1, 2 })
 	unknown := with(func(p *subscription.Publisher) { p.Lease, p.LagCapped = nil, true })
 	for _, c := range []struct {
 		list  []subscription.Publisher
@@ -278,6 +279,7 @@ func TestPublishers_areToldWorstFirst(t *testing.T) {
 		{[]subscription.Publisher{paused, quiet}, "warn", "2 publishers are paused."},
 		{[]subscription.Publisher{left, well}, "warn", "Publisher t/p has waiting events and no running server."},
 		{[]subscription.Publisher{unknown, well}, "warn", "Publisher t/p has waiting events and no running server."},
+		{[]subscription.Publisher{abandoned}, "warn", "Publisher t/p has waiting events and no running server."},
 		{[]subscription.Publisher{retrying}, "warn", "Publisher t/p is retried, and has not recovered: 1 error in a row."},
 		{[]subscription.Publisher{retrying, failed, stopped, paused, well}, "bad", "3 publishers need attention. Publisher t/p is paused; 9 events wait for it."},
 	} {

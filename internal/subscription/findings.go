@@ -27,10 +27,10 @@ func PublisherFindings(list []Publisher, now time.Time) (all finding.List) {
 		case state == PublisherIsPaused:
 			f = campaign.Found(campaign.FindsNotDelivered, p.String(), p.LagEvents, "Publisher "+p.String()+" is paused"+p.backlog())
 			f.Page = campaign.PagePath(nil, "publishers", p.Topic, p.Publisher)
-		case p.ErrorCount > 0:
-			f.Says, f.Level, f.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row%s", p, errors, p.atFault()), finding.Warn, true
 		case state == PublisherIsNotHeld && !delivered(p):
 			f.Says, f.Level, f.Lingers, f.Does = fmt.Sprintf("Publisher %s has waiting events and no running server", p), finding.Warn, true, "Start a server that has it in its configuration."
+		case p.ErrorCount > 0:
+			f.Says, f.Level, f.Lingers = fmt.Sprintf("Publisher %s is retried, and has not recovered: %s in a row%s", p, errors, p.atFault()), finding.Warn, true
 		case p.LastErrorAt == nil && !delivered(p):
 			f.Says, f.Level, f.Lingers = fmt.Sprintf("Publisher %s has delivered nothing since it failed; an operator's action cleared its errors", p), finding.OK, true
 		default:

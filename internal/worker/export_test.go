@@ -42,3 +42,7 @@ func (w *Worker) Limit(eventType string, limit time.Duration) {
 
 // Trouble is the reason why the worker does not apply.
 func (w *Worker) Trouble() (text string, stalled bool) { return w.troubles.sentence() }
+
+// Fail notes a pass that failed, and Failing whether none has succeeded since.
+func (w *Worker) Fail(err error) { w.troubles.record(err) }
+func (w *Worker) Failing() bool  { return !w.troubles.failing.IsZero() }

@@ -285,6 +285,21 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []outbox.Claim)
 	return claims
 }
 
+// While a wave hangs, as at a database that another has locked, the other loop finds nothing due. That is no
+// success: the worker applies nothing.
+func TestPass_beyondAWaveThatHangsIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	b := enginetest.Open(t, enginetest.Define(t, enginetest.Ledger, enginetest.Probing))
+	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
+		b.Worker.Fail(event.ErrBusy)
+		more, err := b.Worker.Pass(t.Context())
+		must.Hold(t, !more && err == nil && b.Worker.Failing(), "the other loop: %t, %v; failing: %t", more, err, b.Worker.Failing())
+		return "late", nil
+	})
+	b.Pass(enginetest.Probed("c", t.Name()))
+	must.Hold(t, !b.Worker.Failing(), "a wave that is applied is no success")
+}
+
 // This test appends while two workers on the same files start, stop and lose their waves at random.
 func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	campaigns, each := size.Of(4, 6, 12), size.Of(20, 30, 60)

@@ -51,7 +51,9 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 		tried, err = w.passSuspect(ctx)
 		worked = worked || tried
 	}
-	w.troubles.record(err)
+	if err != nil || worked || w.waves.Load() == 0 { // beside a wave that hangs, to find nothing due is no success
+		w.troubles.record(err)
+	}
 	return worked, err
 }
 
