@@ -70,6 +70,9 @@ func (s Summary) WorkerFindings(now time.Time) (all finding.List) {
 		return all
 	case s.Counts.Pending > 0 && s.Worker.LastSeen != nil && now.Sub(*s.Worker.LastSeen) > SilentAfter && s.DueSince != nil && now.Sub(*s.DueSince) > SilentAfter:
 		f.Says, f.Level = "Events are waiting, and no worker has been seen for "+event.Age(now.Sub(*s.Worker.LastSeen)), finding.Bad
+	case s.Campaigns.Unserved > 0:
+		f.Says = event.Count(s.Campaigns.Unserved, "campaign waits", "campaigns wait") + " that no running instance serves: they serve only campaigns that match " + fmt.Sprint(s.Worker.Campaigns)
+		f.Does = "Start an instance that serves them, or fix --campaigns."
 	default:
 		return nil
 	}

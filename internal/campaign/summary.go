@@ -116,8 +116,10 @@ type CampaignCounts struct {
 	Unverifiable int64 `json:"unverifiable"`
 	// diverged, drifted, unverifiable or several of them
 	Mismatched int64 `json:"-"`
-	Leased     int64 `json:"leased"`
-	Skips      int64 `json:"skips"` // skipped events, in all campaigns together
+	// due for longer than SilentAfter, and served by no running instance
+	Unserved int64 `json:"-"`
+	Leased   int64 `json:"leased"`
+	Skips    int64 `json:"skips"` // skipped events, in all campaigns together
 }
 
 // Lag is how far the projections are behind the journal, over all campaigns.

@@ -168,7 +168,7 @@ func TestSummary_oldestRetryableIsInACampaignThatIsServed(t *testing.T) {
 	must.Hold(t, oldest.CampaignID == "theirs" && retryable.CampaignID == "ours-1" && retryable.Seq == 1, "the oldest is %+v, the oldest retryable %+v", oldest, retryable)
 	sum := must.Get(f.beside().Summary(f.Ctx)).Or(t)
 	stuck, err := f.StuckWithoutError(f.Ctx, sum.Surroundings(), 10)
-	must.Hold(t, err == nil && len(stuck) == 1 && stuck[0].CampaignID == "theirs", "stuck are %+v, %v", stuck, err)
+	must.Hold(t, err == nil && len(stuck) == 1 && stuck[0].CampaignID == "theirs" && sum.Campaigns.Unserved == 1, "stuck are %+v, %v, of %d", stuck, err, sum.Campaigns.Unserved)
 }
 
 func TestStuckWithoutError_divergedFirst(t *testing.T) {

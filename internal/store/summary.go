@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,7 +88,8 @@ select count(*),
   coalesce(sum(high_water_seq), 0),
   min(oldest_enqueued_at),
   min(oldest_enqueued_at) filter (where ` + retryable + served + `),
-  min(coalesce(due_at, oldest_enqueued_at)) filter (where oldest_enqueued_at is not null and ` + retryable + served + `)
+  min(coalesce(due_at, oldest_enqueued_at)) filter (where oldest_enqueued_at is not null and ` + retryable + served + `),
+  count(*) filter (where due_at <= $1 - ` + strconv.FormatInt(campaign.SilentAfter.Microseconds(), 10) + ` and not (1 = 1` + served + `))
 from campaigns`
 }
 
@@ -147,7 +149,7 @@ func (s *Store) Summarize(ctx context.Context) (campaign.Summary, error) {
 		_, err = t.One([]any{&sum.Campaigns.Total,
 			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable, &due}, selectTotals(served), args...)
+			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable, &due, &sum.Campaigns.Unserved}, selectTotals(served), args...)
 		if err != nil {
 			return err
 		}
