@@ -27,7 +27,7 @@ func (rs *Runs) WaitForOwed(d time.Duration) { rs.owedWait = d }
 func (rs *Runs) Started() <-chan struct{} { return rs.started }
 
 // Left is the end of the work on a run, which may still be leased.
-func (rs *Runs) Left(id int64) { rs.left(id) }
+func (rs *Runs) Left(l Lease) { rs.left(l) }
 
 // DieInRun claims a run and rebuilds its first campaign up to a stage: until it is replayed, until its lease is taken and all is replayed, or until
 // the rows are swapped. Then the process dies; its next step is returned, for a process that only slept. Nil means that there is no run.

@@ -48,7 +48,7 @@ func (rs *Runs) claimable(t *tx, w outbox.Worker, now int64) ([]*runRow, error) 
 			return false
 		}
 		r.Attempts--
-		return rs.working[r.ID]
+		return rs.working[r.ID] != 0
 	}), err
 }
 
@@ -130,16 +130,19 @@ func (rs *Runs) Claim(ctx context.Context, w outbox.Worker, versions map[string]
 		return Lease{}, false, fmt.Errorf("claim a run: %w", err)
 	}
 	if ok {
-		rs.working[claimed.Run.ID] = true
+		rs.working[claimed.Run.ID] = claimed.Epoch
 	}
 	return claimed, ok, nil
 }
 
-// left notes that this process works on a run no more, whether or not it could release it.
-func (rs *Runs) left(id int64) {
+// left notes that this process works on a run no more, whether or not it could release it. It may have
+// claimed the run again meanwhile, such as once the database has gone back to a state without the lease.
+func (rs *Runs) left(l Lease) {
 	rs.claiming.Lock()
 	defer rs.claiming.Unlock()
-	delete(rs.working, id)
+	if rs.working[l.Run.ID] == l.Epoch {
+		delete(rs.working, l.Run.ID)
+	}
 }
 
 // noRunFor checks whether any run needs work, so that an idle worker takes no write lock.

@@ -74,7 +74,7 @@ func (w *Worker) Step(ctx context.Context) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	defer w.Runs.left(lease.Run.ID)
+	defer w.Runs.left(lease)
 	return true, w.runner(lease).run(ctx)
 }
 

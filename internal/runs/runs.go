@@ -29,14 +29,14 @@ type Runs struct {
 	owedWait time.Duration
 
 	claiming sync.Mutex
-	working  map[int64]bool // the runs that this process works on, by id
+	working  map[int64]int64 // the epochs of the runs that this process works on, by id
 }
 
 // New must be called once per store, before the store is used. From then on summaries include held
 // projections, a check reports projections that no run catches up, and a reconcile starts owed
 // replays.
 func New(q *outbox.Queue) *Runs {
-	rs := &Runs{core: q.Store, queue: q, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second, working: make(map[int64]bool)}
+	rs := &Runs{core: q.Store, queue: q, started: loop.NewSignal(workerLoops), owedWait: 5 * time.Second, working: make(map[int64]int64)}
 	q.OnSummary(rs.prepareHeld)
 	q.OnCheck("projections that are behind", rs.checkBehind)
 	q.OnReconcile(rs.startOwed)
