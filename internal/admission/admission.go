@@ -29,6 +29,7 @@ type Room struct {
 // RoomWait is how long a request waits for a place.
 const RoomWait = 2 * time.Second
 
+// NewRoom returns a room whose refused are told that it is full.
 func NewRoom(places int64, full string) *Room {
 	return &Room{places: semaphore.NewWeighted(places), Wait: RoomWait, Queue: math.MaxInt64, full: full}
 }
@@ -43,7 +44,7 @@ func (m *Room) Enter(ctx context.Context, n int64) (leave func(), err error) {
 	return m.EnterWithin(ctx, n, m.Wait)
 }
 
-// EnterWithin is enter with a wait of its own.
+// EnterWithin is Enter with a wait of its own.
 func (m *Room) EnterWithin(ctx context.Context, n int64, wait time.Duration) (leave func(), err error) {
 	if !m.places.TryAcquire(n) {
 		defer m.waiting.Add(-1)
@@ -73,6 +74,7 @@ type Shares[K comparable] struct {
 	of    map[K]int
 }
 
+// NewShares counts up to a limit for each key.
 func NewShares[K comparable](limit int) *Shares[K] { return &Shares[K]{limit: limit, of: map[K]int{}} }
 
 // Enter counts one more for a key until leave is called, unless that is over the limit.
@@ -111,6 +113,7 @@ type Caller struct {
 	name string
 }
 
+// CallerOf returns the key of an identity.
 func CallerOf(who operator.Identity) Caller { return Caller{who.Auth, who.Name} }
 
 // NewLimiter returns a limiter of so many actions per second, with bursts of twice as many.

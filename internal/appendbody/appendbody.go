@@ -250,7 +250,7 @@ func (p *bodyParser) events() error {
 			err = p.event(p.raw)
 		}
 		if err != nil {
-			return InBatch(atIndex(err, len(p.request.Events)))
+			return InBatch(event.AtIndex(err, len(p.request.Events)))
 		}
 	}
 	if _, err := p.dec.Token(); err != nil {
@@ -305,13 +305,6 @@ func parseEvent(campaign string, raw []byte) (event.Event, error) {
 		return e, event.Invalid("campaign_id", "campaign_id is %q, but the URL says %q; omit it, or make them agree", e.CampaignID, campaign)
 	}
 	return e, nil
-}
-
-func atIndex(err error, i int) error {
-	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
-		refusal.Index = i
-	}
-	return err
 }
 
 // InBatch adds to a refusal which event of the batch it is about.

@@ -100,7 +100,7 @@ type bench struct {
 	result  Result
 }
 
-// Run measures. What the user must mend first is an *event.Refusal with event.ErrSetup.
+// Run measures. What the user must fix first is an *event.Refusal with event.ErrSetup.
 func Run(ctx context.Context, c Config) (Result, error) {
 	b := &bench{Config: c}
 	var err error

@@ -65,6 +65,14 @@ func Invalid(field, format string, args ...any) *Refusal {
 	return &Refusal{Err: ErrInvalid, Field: field, Detail: fmt.Sprintf(format, args...)}
 }
 
+// AtIndex notes in a refusal which of several events it is about, counted from 0.
+func AtIndex(err error, i int) error {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		r.Index = i
+	}
+	return err
+}
+
 // Conflict returns a Refusal of kind ErrConflict.
 func Conflict(format string, args ...any) *Refusal {
 	return &Refusal{Err: ErrConflict, Detail: fmt.Sprintf(format, args...)}

@@ -43,7 +43,7 @@ func Origin(text string) (string, error) {
 	return origin + ":" + port, nil
 }
 
-// FrameAncestors normalizes origins for Config.FrameAncestors; 'self' in single quotes is one too. Its
+// FrameAncestors normalizes origins for handlers.Config.FrameAncestors; 'self' in single quotes is one too. Its
 // error is an event.ErrInvalid.
 func FrameAncestors(texts []string) ([]string, error) {
 	origins := slices.Clone(texts)
@@ -85,10 +85,10 @@ func Nameable(host string) bool {
 	return host != "" && len(host) <= 253 && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(host, "..") && host[0] != '.'
 }
 
-// Any in Config.Hosts allows every name.
+// Any in handlers.Config.Hosts allows every name.
 const Any = "*"
 
-// CheckHost validates a name for Config.Hosts: a name or an address, with or without a port, or
+// CheckHost validates a name for handlers.Config.Hosts: a name or an address, with or without a port, or
 // Any. Its error is an event.ErrInvalid.
 func CheckHost(text string) error {
 	host, port := Split(text)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -104,25 +103,17 @@ func (s *Store) validate(a Append, key *AppendKey) ([]event.Event, error) {
 	events := slices.Clone(a.Events)
 	for i := range events {
 		if err := events[i].Normalize(s.options.MaxPayload); err != nil {
-			return nil, atIndex(err, i)
+			return nil, event.AtIndex(err, i)
 		}
 		switch other := events[i].CampaignID != events[0].CampaignID; {
 		case other && key != nil:
-			return nil, atIndex(event.Invalid("campaign_id", "an append with an idempotency key takes events of one campaign only"), i)
+			return nil, event.AtIndex(event.Invalid("campaign_id", "an append with an idempotency key takes events of one campaign only"), i)
 		case other && a.ExpectedSeq != nil:
-			return nil, atIndex(event.Invalid("expected_seq", "expected_seq needs events of one campaign only"), i)
+			return nil, event.AtIndex(event.Invalid("expected_seq", "expected_seq needs events of one campaign only"), i)
 		}
 	}
 	if a.Condition != nil {
 		return events, a.Condition.Validate()
 	}
 	return events, nil
-}
-
-func atIndex(err error, i int) error {
-	var r *event.Refusal
-	if errors.As(err, &r) {
-		r.Index = i
-	}
-	return err
 }

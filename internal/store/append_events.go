@@ -126,7 +126,7 @@ func (a *appending) call(call *appendCall) error {
 	a.added, a.judged = a.added[:0], call.Condition == nil
 	for i := range call.Events {
 		if err := a.event(call, i); err != nil {
-			return atIndex(err, i)
+			return event.AtIndex(err, i)
 		}
 	}
 	if call.key != nil {
@@ -192,9 +192,9 @@ func (a *appending) explainTaken(call *appendCall) error {
 		switch ends := a.campaigns[id].row.HighWater; {
 		case ends >= last:
 		case ends == 0:
-			call.err = atIndex(event.Conflict("campaign %q cannot accept events: its row is missing, but its last event is %d; restart, or run outboxweb gaps --repair", id, last), i)
+			call.err = event.AtIndex(event.Conflict("campaign %q cannot accept events: its row is missing, but its last event is %d; restart, or run outboxweb gaps --repair", id, last), i)
 		default:
-			call.err = atIndex(event.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last), i)
+			call.err = event.AtIndex(event.Conflict("campaign %q cannot accept events: its row says the journal ends at %d, but its last event is %d; run outboxweb check", id, ends, last), i)
 		}
 	}
 	return nil
