@@ -12,14 +12,14 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
 // reportCmd shows the state of the outbox.
 type reportCmd struct {
-	Status   event.Status `placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
-	Campaign string       `placeholder:"C" help:"Show rows of this campaign."`
-	Limit    int          `placeholder:"N" least:"1" help:"Show at most this many rows. Default with a filter: 50."`
+	Filter campaign.RowFilter `embed:""`
+	Limit  int                `placeholder:"N" least:"1" help:"Show at most this many rows. Default with a filter: 50."`
 	jsonFlag
 }
 
@@ -38,7 +38,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return err
 	}
 	r.Summary = facts.Summary
-	filtered := c.Status != "" || c.Campaign != "" || c.Limit > 0
+	filtered := outbox.RowsBy.Asks(c.Filter) || c.Limit > 0
 	if filtered {
 		if r.Rows, err = c.rows(ctx, a, st); err != nil {
 			return err
@@ -65,13 +65,14 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 
 // rows reads the rows that the flags select.
 func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]campaign.Row, error) {
-	if c.Campaign != "" {
-		if _, err := st.Campaign(ctx, c.Campaign); err != nil {
+	if c.Filter.CampaignID != "" {
+		if _, err := st.Campaign(ctx, c.Filter.CampaignID); err != nil {
 			return nil, err
 		}
 	}
 	return pages(a, "rows", cmp.Or(c.Limit, 50), func(cursor string, limit int) (event.Page[campaign.Row], error) {
-		return st.Rows(ctx, campaign.RowFilter{Status: c.Status, CampaignID: c.Campaign, Cursor: cursor, Limit: limit})
+		c.Filter.Cursor, c.Filter.Limit = cursor, limit
+		return st.Rows(ctx, c.Filter)
 	})
 }
 

@@ -135,10 +135,10 @@ type Blocked struct {
 // CampaignFilter selects campaigns for a page. Zero fields select all.
 type CampaignFilter struct {
 	State   State        `json:"state" validate:"omitempty,state" placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
-	Sort    CampaignSort `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id" kong:"-"` // trouble has those that need attention first
-	Q       string       `json:"q" validate:"id" kong:"-"`                                                     // part of the id; upper and lower case differ
-	Reverse bool         `json:"reverse" api:"default=false" kong:"-"`                                         // reverse the order
-	Cursor  string       `json:"cursor" validate:"cursor" kong:"-"`                                            // next_cursor or prev_cursor of another page, with the same filter and order
+	Sort    CampaignSort `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id" label:"Order" kong:"-"` // trouble has those that need attention first
+	Q       string       `json:"q" validate:"id" label:"Campaign" hint:"part of its id" kong:"-"`                            // part of the id; upper and lower case differ
+	Reverse bool         `json:"reverse" api:"default=false" kong:"-"`                                                       // reverse the order
+	Cursor  string       `json:"cursor" validate:"cursor" kong:"-"`                                                          // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit   int          `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }
 

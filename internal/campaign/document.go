@@ -77,7 +77,7 @@ type CampaignCursor struct {
 // CursorFilter selects campaigns in which a projection is not live. A zero state selects any.
 type CursorFilter struct {
 	Projection string `json:"-" validate:"-" kong:"-"`
-	State      string `json:"state" validate:"omitempty,oneof=quarantined paused behind" placeholder:"S" values:"cursor-state" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
+	State      string `json:"state" validate:"omitempty,oneof=quarantined paused behind" column:"state" placeholder:"S" values:"cursor-state" help:"With NAME: only campaigns in which it has this state: quarantined, paused or behind."`
 	Cursor     string `json:"cursor" validate:"cursor" kong:"-"` // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit      int    `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }

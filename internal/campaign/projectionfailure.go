@@ -30,20 +30,12 @@ type ProjectionFailure struct {
 
 // FailureFilter selects failures for a page. Zero fields select all.
 type FailureFilter struct {
-	Status      FailureStatus `json:"status" validate:"omitempty,oneof=open resolved all" placeholder:"S" values:"failure-status" help:"Only failures with this status: open or resolved."` // default is all
-	CampaignID  string        `json:"campaign" validate:"id" name:"campaign" placeholder:"C" help:"Only failures in this campaign."`
-	Projection  string        `json:"projection" validate:"id" placeholder:"P" help:"Only failures of this projection."`
-	Fingerprint string        `json:"fingerprint" validate:"fingerprint" kong:"-"`
+	Status      FailureStatus `json:"status" validate:"omitempty,oneof=open resolved all" placeholder:"S" values:"failure-status" column:"status" help:"Only failures with this status: open or resolved."` // default is all
+	CampaignID  string        `json:"campaign" validate:"id" column:"campaign_id" name:"campaign" placeholder:"C" help:"Only failures in this campaign."`
+	Projection  string        `json:"projection" validate:"id" column:"projection" placeholder:"P" help:"Only failures of this projection."`
+	Fingerprint string        `json:"fingerprint" validate:"fingerprint" column:"fingerprint" kong:"-"`
 	Cursor      string        `json:"cursor" validate:"cursor" kong:"-"` // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit       int           `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
-}
-
-// Matches reports whether the filter selects p.
-func (f FailureFilter) Matches(p ProjectionFailure) bool {
-	return (f.Status == "" || f.Status == p.Status) &&
-		(f.CampaignID == "" || f.CampaignID == p.CampaignID) &&
-		(f.Projection == "" || f.Projection == p.Projection) &&
-		(f.Fingerprint == "" || f.Fingerprint == p.Fingerprint)
 }
 
 // QuarantineCause is an error by which a projection is quarantined in some campaigns.

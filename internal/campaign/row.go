@@ -105,20 +105,20 @@ func (d RowDetail) Hopeless(now Running) string {
 	return "Not retried: it can never succeed with this version of the projection. Fix the projection, then requeue the row."
 }
 
-// RowFilter selects rows for a page. Zero fields select all.
+// RowFilter selects rows for a page, as outbox.RowsBy says. Zero fields select all.
 type RowFilter struct {
-	Status      event.Status  `json:"status" validate:"omitempty,status"`
-	CampaignID  string        `json:"campaign" validate:"id"`
-	EventType   string        `json:"event_type" validate:"id"`
-	Fingerprint string        `json:"fingerprint" validate:"fingerprint"`
-	Q           string        `json:"q" validate:"id"` // part of the campaign id or of the last error; upper and lower case differ
-	Shown       event.Wording `json:"-" validate:"-"`
+	Status      event.Status  `json:"status" validate:"omitempty,status" column:"status" placeholder:"S" values:"row-status" help:"Show rows with this status: pending, processing, failed or dead."`
+	CampaignID  string        `json:"campaign" validate:"id" column:"campaign_id" label:"Campaign" hint:"exact id" name:"campaign" placeholder:"C" help:"Show rows of this campaign."`
+	EventType   string        `json:"event_type" validate:"id" column:"event_type" label:"Event type" hint:"exact type" kong:"-"`
+	Fingerprint string        `json:"fingerprint" validate:"fingerprint" column:"fingerprint" label:"Error fingerprint" hint:"as listed" kong:"-"`
+	Q           string        `json:"q" validate:"id" label:"Text" hint:"part of id or error" kong:"-"` // part of the campaign id or of the last error; upper and lower case differ
+	Shown       event.Wording `json:"-" validate:"-" kong:"-"`
 	// without a status or campaign: seq is by campaign and seq; attention has dead heads first, then
 	// failed heads, then the others
-	Sort    RowSort `json:"sort" validate:"omitempty,oneof=seq attention" api:"default=seq"`
-	Reverse bool    `json:"reverse" api:"default=false"` // reverse the order
-	Cursor  string  `json:"cursor" validate:"cursor"`    // next_cursor or prev_cursor of another page, with the same filter and order
-	Limit   int     `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
+	Sort    RowSort `json:"sort" validate:"omitempty,oneof=seq attention" api:"default=seq" kong:"-"`
+	Reverse bool    `json:"reverse" api:"default=false" kong:"-"` // reverse the order
+	Cursor  string  `json:"cursor" validate:"cursor" kong:"-"`    // next_cursor or prev_cursor of another page, with the same filter and order
+	Limit   int     `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }
 
 // RowSort is an order of rows without a status or campaign; with one, the status decides.
@@ -142,35 +142,16 @@ func (r Row) Rank() int64 {
 	}
 }
 
-// Filtered reports whether rows must be examined one by one, beyond what the order of the list
-// already selects.
-func (f RowFilter) Filtered() bool {
-	return f.EventType != "" || f.Fingerprint != "" || f.Q != "" ||
-		f.Status == event.Pending || (f.Status != "" && f.CampaignID != "")
-}
-
-// OnlyStatus reports whether the filter selects all rows, or all of a status.
-func (f RowFilter) OnlyStatus() bool {
-	return f.CampaignID == "" && f.EventType == "" && f.Fingerprint == "" && f.Q == ""
-}
-
 // ByNextAttempt reports whether the rows are ordered by their next attempt; all others are ordered
 // by campaign and seq.
 func (f RowFilter) ByNextAttempt() bool {
 	return f.CampaignID == "" && f.Status.Stuck()
 }
 
-// Matches reports whether the filter selects r.
-func (f RowFilter) Matches(r Row) bool {
-	return (f.Status == "" || r.Status == f.Status) &&
-		(f.CampaignID == "" || r.CampaignID == f.CampaignID) &&
-		(f.EventType == "" || r.EventType == f.EventType) &&
-		(f.Fingerprint == "" || r.Fingerprint == f.Fingerprint) &&
-		(f.Q == "" || strings.Contains(r.CampaignID, f.Q) || f.finds(r.LastError))
-}
-
-func (f RowFilter) finds(text string) bool {
-	return strings.Contains(text, f.Q) && (f.Shown == nil || strings.Contains(f.Shown.Text(text), f.Q))
+// Finds reports whether r has the text of the filter, in an error as it is shown.
+func (f *RowFilter) Finds(r *Row) bool {
+	shown := f.Shown == nil || strings.Contains(f.Shown.Text(r.LastError), f.Q)
+	return strings.Contains(r.CampaignID, f.Q) || strings.Contains(r.LastError, f.Q) && shown
 }
 
 // Revealed is an event with its hidden parts, shown to one admin.

@@ -126,32 +126,6 @@ func TestCounts_ofEveryStatusAddUp(t *testing.T) {
 	must.Hold(t, sum == 4321 && c.Total() == 4321 && c.Of("other") == 0, "sum %d, total %d, want 4321", sum, c.Total())
 }
 
-func TestRowFilter_matchesAndKnowsWhenItMustLook(t *testing.T) {
-	t.Parallel()
-	r := campaign.Row{CampaignID: "c-1", Seq: 3, EventType: "x", Status: event.Failed, Fingerprint: "f", LastError: "disk is full"}
-	for _, c := range []struct {
-		filter            campaign.RowFilter
-		matches, filtered bool
-	}{
-		{campaign.RowFilter{}, true, false},
-		{campaign.RowFilter{Status: event.Failed}, true, false},
-		{campaign.RowFilter{Status: event.Dead}, false, false},
-		{campaign.RowFilter{Status: event.Pending}, false, true},
-		{campaign.RowFilter{CampaignID: "c-1"}, true, false},
-		{campaign.RowFilter{CampaignID: "c-1", Status: event.Failed}, true, true},
-		{campaign.RowFilter{CampaignID: "c"}, false, false},
-		{campaign.RowFilter{EventType: "x"}, true, true},
-		{campaign.RowFilter{EventType: "y"}, false, true},
-		{campaign.RowFilter{Fingerprint: "f"}, true, true},
-		{campaign.RowFilter{Fingerprint: "g"}, false, true},
-		{campaign.RowFilter{Q: "-1"}, true, true},
-		{campaign.RowFilter{Q: "full"}, true, true},
-		{campaign.RowFilter{Q: "empty"}, false, true},
-	} {
-		must.Hold(t, c.filter.Matches(r) == c.matches && c.filter.Filtered() == c.filtered, "%+v: matches %v, filtered %v", c.filter, c.filter.Matches(r), c.filter.Filtered())
-	}
-}
-
 func TestCampaign_whyTellsWhenNobodyWorks(t *testing.T) {
 	t.Parallel()
 	seen := noon.Add(-5 * time.Minute)

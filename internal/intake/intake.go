@@ -160,8 +160,7 @@ func (in *Intake) Rejections(ctx context.Context, source, cursor string, limit i
 	if _, err := in.Source(ctx, source); err != nil {
 		return page, err
 	}
-	list := &sqldb.List[inbound.IntakeRejection]{Name: "rejections of " + source, Query: sqldb.BothWays(selectRejections), Args: []any{source}, Down: true, Scan: scanRejection,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)}, Key: func(r inbound.IntakeRejection) []any { return []any{r.ID} }}
+	list := sqldb.Newest("rejections of "+source, sqldb.BothWays(selectRejections), scanRejection, func(r inbound.IntakeRejection) int64 { return r.ID }, source)
 	return sqldb.Reading(ctx, in.core.Journal(), "list the rejected rows of source "+source, func(t *store.Tx) (event.Page[inbound.IntakeRejection], error) {
 		return list.Page(t, cursor, limit)
 	})

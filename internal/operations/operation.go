@@ -306,7 +306,7 @@ type PreviewGroup struct {
 
 // OperationFilter selects operations for a page. Zero fields select all.
 type OperationFilter struct {
-	Status       OperationStatus `json:"status" validate:"omitempty,operationstatus" placeholder:"S" values:"operation-status" help:"Only operations with this status: running, stopped, cancelled or done."`
+	Status       OperationStatus `json:"status" validate:"omitempty,operationstatus" column:"status" placeholder:"S" values:"operation-status" help:"Only operations with this status: running, stopped, cancelled or done."`
 	Acknowledged *bool           `json:"acknowledged" kong:"-"`
 	Cursor       string          `json:"cursor" validate:"cursor" kong:"-"` // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit        int             `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`

@@ -92,26 +92,21 @@ func (t *tx) countOperation(op *Operation) error {
 	return sqldb.Wrapf(err, "count the rows of operation %d", op.ID)
 }
 
+var operationsBy = sqldb.FilterOf(map[string]sqldb.Condition[OperationFilter, Operation]{
+	"acknowledged": {SQL: "(acknowledged_at is not null) = (? = 1)"},
+})
+
 var operationsAll = sqldb.BothWays(`
 select ` + operationColumns + `
 from operations
 where id {>} $1
-  and ($2 = '' or status = $2)
-  and (cast($3 as bigint) < 0 or (acknowledged_at is not null) = ($3 = 1))
+  and ` + operationsBy.SQL(1) + `
 order by id{desc}
-limit $4`)
+limit ` + operationsBy.After(1))
 
 // List pages through operations, newest first.
 func (ops *Operations) List(ctx context.Context, f OperationFilter) (event.Page[Operation], error) {
-	acknowledged := int64(-1)
-	if f.Acknowledged != nil {
-		acknowledged = sqldb.Truth(*f.Acknowledged)
-	}
-	l := &sqldb.List[Operation]{
-		Name: "operations", Query: operationsAll, Args: []any{string(f.Status), acknowledged}, Scan: scanOperation, Down: true,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(op Operation) []any { return []any{op.ID} },
-	}
+	l := sqldb.Newest("operations", operationsAll, scanOperation, func(op Operation) int64 { return op.ID }, operationsBy.Args(f)...)
 	return sqldb.Reading(ctx, ops.core.Journal(), "list operations", func(t *store.Tx) (event.Page[Operation], error) {
 		return l.Page(t, f.Cursor, f.Limit)
 	})

@@ -65,47 +65,26 @@ type RefusedAction struct {
 	Refusal    string // why
 }
 
-// AuditFilter selects audit records for a page. Zero fields select all.
+// AuditFilter selects audit records for a page, as store.AuditBy says. Zero fields select all.
 type AuditFilter struct {
-	Actor      string `json:"actor" validate:"id"`
-	Action     Action `json:"action" validate:"omitempty,action"`
-	CampaignID string `json:"campaign" validate:"id"` // actions on the campaign, and actions on many rows that touched one of its rows
-	Seq        int64  `json:"seq" validate:"min=0"`
+	Actor      string `json:"actor" validate:"id" column:"actor" label:"Who" hint:"exact name"`
+	Action     Action `json:"action" validate:"omitempty,action" column:"action" label:"What"`
+	CampaignID string `json:"campaign" validate:"id" column:"campaign_id" label:"Campaign" hint:"exact id"` // actions on the campaign, and actions on many rows that touched one of its rows
+	Seq        int64  `json:"seq" validate:"min=0" column:"seq" label:"Seq" hint:"of a row"`
 	// the object other than a campaign or row: run 7, operation 3, projection NAME, publisher
 	// TOPIC/NAME, token 4
-	Target    Target       `json:"target" validate:"text,maxbytes=500"`
-	Outcome   AuditOutcome `json:"outcome" validate:"omitempty,oneof=done refused"`
-	Auth      Auth         `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system"` // how the actor was authenticated
-	Role      Role         `json:"role" validate:"omitempty,role"`                                         // the actor's role
-	RequestID string       `json:"request_id" validate:"id"`
+	Target    Target       `json:"target" validate:"text,maxbytes=500" column:"target" label:"Target" hint:"such as run 7"`
+	Outcome   AuditOutcome `json:"outcome" validate:"omitempty,oneof=done refused" column:"outcome" label:"Outcome"`
+	Auth      Auth         `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system" column:"auth" label:"Authentication"` // how the actor was authenticated
+	Role      Role         `json:"role" validate:"omitempty,role" column:"role" label:"Role"`                                                   // the actor's role
+	RequestID string       `json:"request_id" validate:"id" column:"request_id" label:"Request" hint:"its id"`
 	// actions at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that is
 	// past
-	Since time.Time `json:"since" validate:"text,maxbytes=100"`
+	Since time.Time `json:"since" validate:"text,maxbytes=100" column:"at >=" label:"Since (UTC)" hint:"14:00, -2h or a date"`
 	// actions before this: RFC 3339; relative, where 14:10 is the first one from since; or a date (UTC),
 	// which is included
-	Until   time.Time `json:"until" validate:"text,maxbytes=100"`
+	Until   time.Time `json:"until" validate:"text,maxbytes=100" column:"at <" label:"Until (UTC)" hint:"14:10 or a date"`
 	Reverse bool      `json:"reverse" api:"default=false"` // reverse the order
 	Cursor  string    `json:"cursor" validate:"cursor"`    // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit   int       `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage"`
-}
-
-// Matches reports whether the filter selects a.
-func (f AuditFilter) Matches(a AuditEntry) bool {
-	return (f.Actor == "" || a.Actor == f.Actor) &&
-		(f.Action == "" || a.Action == f.Action) &&
-		(f.CampaignID == "" || a.CampaignID == f.CampaignID) &&
-		(f.Seq == 0 || a.Seq == f.Seq) &&
-		(f.Target == "" || a.Target == f.Target) &&
-		(f.Outcome == "" || a.Outcome == f.Outcome) &&
-		(f.Auth == "" || a.Auth == f.Auth) &&
-		(f.Role == "" || a.Role == f.Role) &&
-		(f.RequestID == "" || a.RequestID == f.RequestID) &&
-		(f.Since.IsZero() || !a.At.Before(f.Since)) &&
-		(f.Until.IsZero() || a.At.Before(f.Until))
-}
-
-// Filtered reports whether records must be examined one by one, beyond what their order already
-// selects.
-func (f AuditFilter) Filtered() bool {
-	return f.Actor != "" || f.Action != "" || f.Outcome != "" || f.Auth != "" || f.Role != "" || f.RequestID != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"math"
 
@@ -92,14 +93,14 @@ func neighbours(t *store.Tx, d *campaign.RowDetail, c *store.CampaignRow) error 
 // match it may end early, with Partial set and a cursor to continue.
 func (q *Queue) Rows(ctx context.Context, f campaign.RowFilter) (event.Page[campaign.Row], error) {
 	var page event.Page[campaign.Row]
-	l := rowList(f)
+	w := rowList(f)
 	err := q.Journal().Read(ctx, func(t *store.Tx) (err error) {
-		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
+		if page, err = w.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) {
 			return err
 		}
-		return countMatching(t, &page, f)
+		return countMatching(t, &page, f, w)
 	})
-	if err == nil && page.Total == nil && f.OnlyStatus() {
+	if err == nil && page.Total == nil && !RowsBy.Asks(f, "status") {
 		err = q.readTotal(ctx, &page, f.Status)
 	}
 	return page, sqldb.Wrapf(err, "list rows")
@@ -109,7 +110,7 @@ func (q *Queue) Rows(ctx context.Context, f campaign.RowFilter) (event.Page[camp
 // few hundred at a time, each page in its own transaction. A page may be empty when no scanned
 // row matched. An error is the last element.
 func (q *Queue) RowsInPages(ctx context.Context, f campaign.RowFilter) iter.Seq2[[]campaign.Row, error] {
-	return sqldb.InPages(ctx, q.Journal().DB, rowList(f), f.Cursor)
+	return sqldb.InPages(ctx, q.Journal().DB, rowList(f).List, f.Cursor)
 }
 
 // SelectListed begins a query for the rows of lists, on the outbox as o joined with campaigns
@@ -203,40 +204,47 @@ order by o.next_attempt_at{desc}, o.seq{desc}, o.campaign_id{desc}
 limit ` + limit)
 }
 
-func rowList(f campaign.RowFilter) *sqldb.List[campaign.Row] {
-	l := &sqldb.List[campaign.Row]{
+// RowsBy selects rows. A text is searched in two of their columns.
+var RowsBy = sqldb.FilterOf(map[string]sqldb.Condition[campaign.RowFilter, campaign.Row]{
+	"q": {SQL: `replace(campaign_id, ?, '') <> campaign_id or replace(last_error, ?, '') <> last_error`, Match: (*campaign.RowFilter).Finds},
+})
+
+// rowWalk is a list of rows, and how they are counted.
+type rowWalk struct {
+	*sqldb.List[campaign.Row]
+	by    string // the field of the filter by which both queries select; empty for none
+	count string
+}
+
+func rowList(f campaign.RowFilter) rowWalk {
+	w := rowWalk{count: countAll, List: &sqldb.List[campaign.Row]{
 		Name: "seq", Query: rowsAll, Scan: ScanListed, Down: f.Reverse,
 		Low: []any{"", int64(sqldb.FarPast)}, High: []any{sqldb.BeyondTexts, int64(sqldb.FarFuture)},
 		Key: func(r campaign.Row) []any { return []any{r.CampaignID, r.Seq} },
-	}
+	}}
 	switch {
 	case f.CampaignID != "":
-		l.Query, l.Args = rowsOfCampaign, []any{f.CampaignID}
-		l.Low[0], l.High[0] = f.CampaignID, f.CampaignID
-	case alike(f):
-		byDue(l, rowsAlike)
-		l.Args = []any{f.Fingerprint}
+		w.by, w.Query, w.count, w.Args = "campaign", rowsOfCampaign, countOfCampaign, []any{f.CampaignID}
+		w.Low[0], w.High[0] = f.CampaignID, f.CampaignID
+	case f.Fingerprint != "" && (f.Status == event.Dead || f.Status == event.Failed):
+		w.by, w.count, w.Args = "fingerprint", countAlike, []any{f.Fingerprint}
+		byDue(w.List, rowsAlike)
 	case f.Status == event.Dead:
-		byDue(l, rowsDead)
+		w.by, w.count = "status", countDead
+		byDue(w.List, rowsDead)
 	case f.Status == event.Failed:
-		byDue(l, rowsFailed)
+		w.by, w.count = "status", countFailed
+		byDue(w.List, rowsFailed)
 	case f.Status == event.Processing:
-		l.Query = rowsProcessing
+		w.by, w.Query, w.count = "status", rowsProcessing, ""
 	case f.Status == "" && f.Sort == campaign.SortAttention:
-		l.Name, l.Query = "attention", rowsByAttention
-		l.Low, l.High = []any{int64(sqldb.FarPast), "", int64(sqldb.FarPast)}, []any{int64(sqldb.FarFuture), sqldb.BeyondTexts, int64(sqldb.FarFuture)}
-		l.Key = func(r campaign.Row) []any { return []any{r.Rank(), r.CampaignID, r.Seq} }
+		w.Name, w.Query = "attention", rowsByAttention
+		w.Low, w.High = []any{int64(sqldb.FarPast), "", int64(sqldb.FarPast)}, []any{int64(sqldb.FarFuture), sqldb.BeyondTexts, int64(sqldb.FarFuture)}
+		w.Key = func(r campaign.Row) []any { return []any{r.Rank(), r.CampaignID, r.Seq} }
 	}
-	l.Name += sqldb.Towards(l.Down)
-	if f.Filtered() {
-		l.Match = f.Matches
-	}
-	return l
-}
-
-// alike reports whether a list is of the failed or dead rows with an error.
-func alike(f campaign.RowFilter) bool {
-	return f.Fingerprint != "" && (f.Status == event.Dead || f.Status == event.Failed)
+	w.Name += sqldb.Towards(w.Down)
+	w.Match = RowsBy.Match(f, w.by)
+	return w
 }
 
 func byDue(l *sqldb.List[campaign.Row], query sqldb.Ways) {
@@ -245,76 +253,48 @@ func byDue(l *sqldb.List[campaign.Row], query sqldb.Ways) {
 	l.Key = func(r campaign.Row) []any { return []any{r.NextAttemptAt.UnixMicro(), r.Seq, r.CampaignID} }
 }
 
-const (
-	// The same conditions as in RowFilter.Matches.
-	countMatches = `
-select count(*), coalesce(sum(case when ($1 = '' or o.status = $1)
-  and ($2 = '' or o.event_type = $2)
-  and ($3 = '' or o.fingerprint = $3)
-  and ($4 = '' or replace(o.campaign_id, $4, '') <> o.campaign_id or replace(o.last_error, $4, '') <> o.last_error)
-  then 1 else 0 end), 0)
-from (
-  select o.campaign_id, o.status, o.event_type, o.fingerprint, o.last_error
-  from `
+var (
+	countDead       = RowsBy.Count(fmt.Sprintf(triedOf, `o.status = 'dead'`), 1)
+	countFailed     = RowsBy.Count(fmt.Sprintf(triedOf, `o.status = 'failed'`), 1)
+	countAlike      = RowsBy.Count(fmt.Sprintf(triedOf, `o.fingerprint = $2`), 2)
+	countOfCampaign = RowsBy.Count(`projection_apply_outbox o
+  where o.campaign_id = $2
+  order by o.seq
+  limit $1`, 2)
+	countAll = RowsBy.Count(`projection_apply_outbox o
+  order by o.campaign_id, o.seq
+  limit $1`, 1)
+)
 
-	countDead = countMatches + `projection_apply_outbox o
-  where o.status = 'dead'` + amongTried
-	countFailed = countMatches + `projection_apply_outbox o
-  where o.status = 'failed'` + amongTried
-	countAlike = countMatches + `projection_apply_outbox o
-  where o.fingerprint = $3` + amongTried
-
-	amongTried = `
+// triedOf ends a count in the order of rowsTried.
+const triedOf = `projection_apply_outbox o
+  where %s
     and o.attempt_count > 0
   order by o.next_attempt_at, o.seq, o.campaign_id
-  limit $5
-) as o`
-
-	countOfCampaign = countMatches + `projection_apply_outbox o
-  where o.campaign_id = $6
-  order by o.seq
-  limit $5
-) as o`
-
-	countAll = countMatches + `projection_apply_outbox o
-  order by o.campaign_id, o.seq
-  limit $5
-) as o`
-)
+  limit $1`
 
 // countMatching counts the rows that f selects. It leaves out lists whose total is in the
 // shared summary, and filtered lists of processing rows, which are found by walking the
 // campaigns.
-func countMatching(t *store.Tx, page *event.Page[campaign.Row], f campaign.RowFilter) error {
+func countMatching(t *store.Tx, page *event.Page[campaign.Row], f campaign.RowFilter, w rowWalk) error {
 	switch {
-	case f.OnlyStatus(), f.CampaignID == "" && f.Status == event.Processing:
+	case !RowsBy.Asks(f, "status"), w.count == "":
 		return nil
-	case f.EventType == "" && f.Fingerprint == "" && f.Q == "":
+	case !RowsBy.Asks(f, "status", "campaign"):
 		c, found, err := t.Campaign(f.CampaignID)
 		if err == nil && found {
 			sqldb.Exactly(page, countOf(c.Counts, f.Status))
 		}
 		return err
 	case f.Q != "" && f.Shown != nil:
-		return countShown(t, page, f)
+		return countShown(t, page, w)
 	}
-	query, args := countAll, []any{string(f.Status), f.EventType, f.Fingerprint, f.Q, sqldb.CountWindow + 1}
-	switch {
-	case f.CampaignID != "":
-		query, args = countOfCampaign, append(args, f.CampaignID)
-	case alike(f):
-		query = countAlike
-	case f.Status == event.Dead:
-		query = countDead
-	case f.Status == event.Failed:
-		query = countFailed
-	}
-	return sqldb.CountInto(t, page, query, args...)
+	return RowsBy.Total(t, page, w.count, w.Args, f, w.by)
 }
 
-// countShown counts the rows that f selects by redacted text, which no query can do.
-func countShown(t *store.Tx, page *event.Page[campaign.Row], f campaign.RowFilter) error {
-	all, err := rowList(f).Read(t, sqldb.Place{}, sqldb.CountMost)
+// countShown counts rows by redacted text, which no query can do.
+func countShown(t *store.Tx, page *event.Page[campaign.Row], w rowWalk) error {
+	all, err := w.Read(t, sqldb.Place{}, sqldb.CountMost)
 	if err == nil {
 		page.TotalCapped = all.Ending != sqldb.AtEnd
 		sqldb.Exactly(page, int64(len(all.Items)))

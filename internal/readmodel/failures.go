@@ -98,21 +98,17 @@ var (
 	failuresOfCampaign = sqldb.BothWays(selectFailures + "  and campaign_id = $2\norder by id{desc}\nlimit $3")
 )
 
+var failuresBy = sqldb.FilterOf[campaign.FailureFilter, campaign.ProjectionFailure](nil)
+
 func failureList(f campaign.FailureFilter) *sqldb.List[campaign.ProjectionFailure] {
-	l := &sqldb.List[campaign.ProjectionFailure]{
-		Name: "failures", Query: failuresAll, Scan: scanFailure, Down: true,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(p campaign.ProjectionFailure) []any { return []any{p.ID} },
-	}
+	l, walk := sqldb.Newest("failures", failuresAll, scanFailure, func(p campaign.ProjectionFailure) int64 { return p.ID }), ""
 	switch {
 	case f.CampaignID != "":
-		l.Query, l.Args = failuresOfCampaign, []any{f.CampaignID}
+		walk, l.Query, l.Args = "campaign", failuresOfCampaign, []any{f.CampaignID}
 	case f.Status != "":
-		l.Query, l.Args = failuresByStatus, []any{string(f.Status)}
+		walk, l.Query, l.Args = "status", failuresByStatus, []any{string(f.Status)}
 	}
-	if f.Projection != "" || f.Fingerprint != "" || f.CampaignID != "" && f.Status != "" {
-		l.Match = f.Matches
-	}
+	l.Match = failuresBy.Match(f, walk)
 	return l
 }
 

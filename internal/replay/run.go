@@ -264,10 +264,10 @@ func WithText(versions map[string]string) string {
 
 // RunFilter selects runs for a page. Zero fields select all.
 type RunFilter struct {
-	Kind       RunKind   `json:"kind" validate:"omitempty,runkind" placeholder:"K" values:"run-kind" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
-	Status     RunStatus `json:"status" validate:"omitempty,runstatus" placeholder:"S" values:"run-status" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
-	CampaignID string    `json:"campaign" validate:"id" kong:"-"`   // runs whose scope includes it, also runs over all campaigns
-	Cursor     string    `json:"cursor" validate:"cursor" kong:"-"` // next_cursor or prev_cursor of another page, with the same filter and order
+	Kind       RunKind   `json:"kind" validate:"omitempty,runkind" column:"kind" placeholder:"K" values:"run-kind" help:"Only runs of this kind: replay, verify, rebuild or rehearse."`
+	Status     RunStatus `json:"status" validate:"omitempty,runstatus" column:"status" placeholder:"S" values:"run-status" help:"Only runs with this status: queued, running, cancelling, completed, failed, cancelled or interrupted."`
+	CampaignID string    `json:"campaign" validate:"id" label:"Campaign" hint:"exact id" kong:"-"` // runs whose scope includes it, also runs over all campaigns
+	Cursor     string    `json:"cursor" validate:"cursor" kong:"-"`                                // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit      int       `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 }
 

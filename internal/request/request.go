@@ -7,6 +7,7 @@ package request
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,6 +115,16 @@ var Aliases = map[string]string{
 	"pagesize":    upTo(event.MaxPage),
 	"requeued":    upTo(event.MaxRequeue),
 	"operated":    upTo(event.MaxOperation),
+}
+
+// Choices are the values that a field may have; nil if it may have others.
+func Choices(f reflect.StructField) []string {
+	for rule := range strings.SplitSeq(f.Tag.Get("validate"), ",") {
+		if words, found := strings.CutPrefix(cmp.Or(Aliases[rule], rule), "oneof="); found {
+			return strings.Fields(words)
+		}
+	}
+	return nil
 }
 
 // embedded stands for an embedded struct, which is no part of the name of its fields.

@@ -288,6 +288,8 @@ where campaign_id {>} $1
 order by campaign_id{desc}
 limit $3`)
 
+var cursorsBy = sqldb.FilterOf[campaign.CursorFilter, campaign.CampaignCursor](nil)
+
 // ProjectionCursors pages through the campaigns in which one of the projections is not live, by id.
 // Campaigns in a pause for all are included once they have events that the projection lacks. Any other
 // projection is event.ErrNotFound.
@@ -298,12 +300,9 @@ func (rs *Runs) ProjectionCursors(ctx context.Context, f campaign.CursorFilter, 
 		return page, err
 	}
 	l := &sqldb.List[campaign.CampaignCursor]{
-		Name: "cursors", Query: cursorsAside, Args: []any{f.Projection}, Scan: scanCampaignCursor,
+		Name: "cursors", Query: cursorsAside, Args: []any{f.Projection}, Scan: scanCampaignCursor, Match: cursorsBy.Match(f),
 		Low: []any{""}, High: []any{sqldb.BeyondTexts},
 		Key: func(c campaign.CampaignCursor) []any { return []any{c.CampaignID} },
-	}
-	if f.State != "" {
-		l.Match = func(c campaign.CampaignCursor) bool { return c.State == f.State }
 	}
 	versions := make(map[string]readmodel.Version)
 	err = rs.readModel(ctx, func(t *sqldb.Tx) (err error) {

@@ -151,10 +151,6 @@ func scanLine(row sqldb.Row) (line replay.RunLine, err error) {
 // Log pages through the log of a run, newest first, limit lines at a time: 0 means 50, at most 200.
 // A missing run is event.ErrNotFound.
 func (rs *Runs) Log(ctx context.Context, id int64, cursor string, limit int) (event.Page[replay.RunLine], error) {
-	l := &sqldb.List[replay.RunLine]{
-		Name: "run-log", Query: runLines, Args: []any{id}, Scan: scanLine, Down: true,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(line replay.RunLine) []any { return []any{line.ID} },
-	}
+	l := sqldb.Newest("run-log", runLines, scanLine, func(line replay.RunLine) int64 { return line.ID }, id)
 	return pageOfRun(ctx, rs, id, fmt.Sprintf("read the log of run %d", id), l, cursor, limit)
 }

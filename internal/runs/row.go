@@ -191,27 +191,26 @@ func (rs *Runs) Get(ctx context.Context, id int64) (replay.Run, error) {
 	})
 }
 
+// runsBy selects runs. A campaign's runs are those over all campaigns too.
+var runsBy = sqldb.FilterOf(map[string]sqldb.Condition[replay.RunFilter, replay.Run]{
+	"campaign": {SQL: `exists (
+    select 1
+    from run_scopes s
+    where s.run_id = r.id
+      and s.campaign_id in (?, ''))`},
+})
+
 var runsAll = sqldb.BothWays(`
 select ` + runColumns + `
 from runs r
 where id {>} $1
-  and ($2 = '' or kind = $2)
-  and ($3 = '' or status = $3)
-  and ($4 = '' or exists (
-    select 1
-    from run_scopes s
-    where s.run_id = r.id
-      and s.campaign_id in ($4, '')))
+  and ` + runsBy.SQL(1) + `
 order by id{desc}
-limit $5`)
+limit ` + runsBy.After(1))
 
 // List pages through runs, newest first.
 func (rs *Runs) List(ctx context.Context, f replay.RunFilter) (event.Page[replay.Run], error) {
-	l := &sqldb.List[replay.Run]{
-		Name: "runs", Query: runsAll, Args: []any{string(f.Kind), string(f.Status), f.CampaignID}, Scan: scanRun(rs.core.Now()), Down: true,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(r replay.Run) []any { return []any{r.ID} },
-	}
+	l := sqldb.Newest("runs", runsAll, scanRun(rs.core.Now()), func(r replay.Run) int64 { return r.ID }, runsBy.Args(f)...)
 	return reading(ctx, rs, "list runs", func(t *tx) (event.Page[replay.Run], error) { return l.Page(t, f.Cursor, f.Limit) })
 }
 

@@ -26,7 +26,8 @@ type eventWalk struct {
 	args        []any
 	probe       string // the first event from a key: key, recorded_at
 	probeArgs   []any
-	exact       bool // an index finds the events
+	exact       bool   // an index finds the events
+	by          string // the field of the filter that needs no comparison; empty for none
 	bySeq       bool
 }
 
@@ -81,10 +82,12 @@ func walkFor(f EventFilter) eventWalk {
 		return walkBy("tag", "event_tags t\njoin events e on e.position = t.position", "t.position", "t.name = $4\n  and t.value = $5\n  and ", name, value)
 	case f.CampaignID != "":
 		w := walkBy("campaign", events, "e.seq", "e.campaign_id = $4\n  and ", f.CampaignID)
-		w.probe, w.probeArgs, w.bySeq = probeSeq, w.args, true
+		w.probe, w.probeArgs, w.bySeq, w.by = probeSeq, w.args, true, "campaign"
 		return w
 	case f.EventType != "":
-		return walkBy("type", events, position, "e.event_type = $4\n  and ", f.EventType)
+		w := walkBy("type", events, position, "e.event_type = $4\n  and ", f.EventType)
+		w.by = "event_type"
+		return w
 	}
 	return walkBy("all", events, position, "")
 }
@@ -179,7 +182,7 @@ func newEventSearch(w eventWalk, f EventFilter, low, high int64) *eventSearch {
 		return e.Position
 	}
 	s.list = &sqldb.List[event.Event]{
-		Name: "events " + w.name, Query: w.bare, Args: append([]any{low, high}, w.args...), Down: !f.Reverse,
+		Name: "events " + w.name, Query: w.bare, Args: append([]any{low, high}, w.args...), Down: !f.Reverse, Match: f.Match(w.by),
 		Low: []any{int64(sqldb.FarPast)}, High: []any{int64(sqldb.FarFuture)}, Windows: searchWindows, Time: cmp.Or(f.Within, searchTime),
 		Scan: func(row sqldb.Row) (event.Event, error) {
 			e, err := store.ScanEvent(row)
@@ -191,9 +194,6 @@ func newEventSearch(w eventWalk, f EventFilter, low, high int64) *eventSearch {
 	s.list.Name += sqldb.Towards(s.list.Down)
 	if f.NeedsDocuments() {
 		s.list.Query = w.whole
-	}
-	if f.Beyond() || f.Ranged() || f.CampaignID != "" && f.EventType != "" {
-		s.list.Match = f.Matches
 	}
 	return s
 }

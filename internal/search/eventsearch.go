@@ -9,31 +9,32 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
 // EventFilter selects events of the whole journal for a page. Zero fields select all.
 type EventFilter struct {
-	EventID    string `json:"event_id" validate:"id" placeholder:"ID" help:"Events with this event id."`
-	CampaignID string `json:"campaign" validate:"id" name:"campaign" placeholder:"C" help:"Events of this campaign."`
-	EventType  string `json:"event_type" validate:"id" placeholder:"T" help:"Events of this type."`
-	EntityType string `json:"entity_type" validate:"id" placeholder:"T" help:"Events of entities of this type."`
-	EntityID   string `json:"entity_id" validate:"id" placeholder:"ID" help:"Events of the entity with this id."`
-	ActorType  string `json:"actor_type" validate:"id" kong:"-"`
-	ActorID    string `json:"actor_id" validate:"id" placeholder:"ID" help:"Events of the actor with this id."`
-	RequestID  string `json:"request_id" validate:"id" placeholder:"ID" help:"Events of this request."`
-	SessionID  string `json:"session_id" validate:"id" placeholder:"ID" help:"Events of this session."`
-	Tag        string `json:"tag" validate:"text,maxbytes=500" placeholder:"NAME=VALUE" help:"Events with this tag."` // name=value
+	EventID    string `json:"event_id" validate:"id" column:"event_id" label:"Event id" hint:"exact id" placeholder:"ID" help:"Events with this event id."`
+	CampaignID string `json:"campaign" validate:"id" column:"campaign_id" label:"Campaign" hint:"exact id" name:"campaign" placeholder:"C" help:"Events of this campaign."`
+	EventType  string `json:"event_type" validate:"id" column:"event_type" label:"Event type" hint:"exact type" placeholder:"T" help:"Events of this type."`
+	EntityType string `json:"entity_type" validate:"id" column:"entity_type" label:"Entity type" hint:"exact type" placeholder:"T" help:"Events of entities of this type."`
+	EntityID   string `json:"entity_id" validate:"id" column:"entity_id" label:"Entity id" hint:"exact id" placeholder:"ID" help:"Events of the entity with this id."`
+	ActorType  string `json:"actor_type" validate:"id" column:"actor_type" label:"Actor type" hint:"exact type" kong:"-"`
+	ActorID    string `json:"actor_id" validate:"id" column:"actor_id" label:"Actor id" hint:"exact id" placeholder:"ID" help:"Events of the actor with this id."`
+	RequestID  string `json:"request_id" validate:"id" column:"request_id" label:"Request id" hint:"exact id" placeholder:"ID" help:"Events of this request."`
+	SessionID  string `json:"session_id" validate:"id" column:"session_id" label:"Session id" hint:"exact id" placeholder:"ID" help:"Events of this session."`
+	Tag        string `json:"tag" validate:"text,maxbytes=500" label:"Tag" hint:"name=value" placeholder:"NAME=VALUE" help:"Events with this tag."` // name=value
 	// part of the payload, the metadata, the tags or an id; upper and lower case differ
-	Q string `json:"q" validate:"id" placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id; upper and lower case differ."`
+	Q string `json:"q" validate:"id" label:"Text" hint:"part of payload, tags or an id; case matters" placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id; upper and lower case differ."`
 	// events recorded at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that
 	// is past
-	Since time.Time `json:"since" validate:"text,maxbytes=100" kong:"-"`
+	Since time.Time `json:"since" validate:"text,maxbytes=100" label:"Since (UTC)" hint:"14:00, -2h or a date" kong:"-"`
 	// events recorded before this: RFC 3339; relative, where 14:10 is the first one from since; or a
 	// date (UTC), which is included
-	Until time.Time `json:"until" validate:"text,maxbytes=100" kong:"-"`
+	Until time.Time `json:"until" validate:"text,maxbytes=100" label:"Until (UTC)" hint:"14:10 or a date" kong:"-"`
 	// what since and until are compared with: when events were recorded, which the journal's order finds,
 	// or when they occurred, which is looked for in the events one by one and may be long before
-	Time string `json:"time" validate:"omitempty,oneof=recorded occurred" api:"default=recorded" enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
+	Time string `json:"time" validate:"omitempty,oneof=recorded occurred" label:"Time searched" api:"default=recorded" enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
 	// also answer with the position for a conditional append; with the first page, and without q,
 	// since and until
 	Settled bool          `json:"settled" help:"Also print the position for a conditional append that depends on these events. Not with --q, --since and --until; --limit must be enough for all of them."`
@@ -176,24 +177,23 @@ func (f EventFilter) Validate() error {
 	return nil
 }
 
+// eventsBy selects events. What is looked for in documents is compared as it is shown, and times as the filter
+// says.
+var eventsBy = sqldb.FilterOf(map[string]sqldb.Condition[EventFilter, event.Event]{
+	"tag":   {Match: func(f *EventFilter, e *event.Event) bool { return f.hasTag(e.Tags) }},
+	"q":     {Match: (*EventFilter).finds},
+	"since": {Match: func(f *EventFilter, e *event.Event) bool { return !f.timeOf(e).Before(f.Since) }},
+	"until": {Match: func(f *EventFilter, e *event.Event) bool { return f.timeOf(e).Before(f.Until) }},
+})
+
 // Empty reports whether the filter selects all events.
-func (f EventFilter) Empty() bool {
-	f.Shown, f.Reverse, f.Cursor, f.Limit, f.Within, f.Settled, f.Time = nil, false, "", 0, 0, false, ""
-	return f == EventFilter{}
-}
+func (f EventFilter) Empty() bool { return !eventsBy.Asks(f) }
 
 // Occurred reports whether Since and Until select by when events occurred.
 func (f EventFilter) Occurred() bool { return f.Time == "occurred" }
 
 // Ranged reports whether the filter selects a range of time.
 func (f EventFilter) Ranged() bool { return !f.Since.IsZero() || !f.Until.IsZero() }
-
-// Beyond reports whether events must be compared one by one after the range of time, the type and
-// the campaign, which the journal's order and indexes select.
-func (f EventFilter) Beyond() bool {
-	f.CampaignID, f.EventType, f.Since, f.Until = "", "", time.Time{}, time.Time{}
-	return !f.Empty()
-}
 
 // NeedsDocuments reports whether the filter looks into documents.
 func (f EventFilter) NeedsDocuments() bool { return f.Q != "" || f.Tag != "" }
@@ -204,8 +204,8 @@ func (f EventFilter) Impossible() bool {
 	if f.Shown == nil {
 		return false
 	}
-	for _, text := range []string{f.EventID, f.EntityType, f.EntityID, f.ActorType, f.ActorID, f.RequestID, f.SessionID} {
-		if f.Shown.Text(text) != text {
+	for _, value := range eventsBy.Args(f, "campaign", "event_type", "tag", "q") {
+		if text, is := value.(string); is && f.Shown.Text(text) != text {
 			return true
 		}
 	}
@@ -217,33 +217,21 @@ func (f EventFilter) Impossible() bool {
 	return err != nil || !f.hasTag(alone)
 }
 
-// Matches reports whether the filter selects e, as readers are shown it. Without NeedsDocuments the
-// documents of e need not be read.
-func (f EventFilter) Matches(e event.Event) bool {
-	at := e.RecordedAt
+// Match reports which events the filter selects, as readers are shown them, where those are known to match by
+// some of its fields; nil if all. Without NeedsDocuments their documents need not be read.
+func (f EventFilter) Match(selected ...string) func(event.Event) bool {
+	if f.Impossible() {
+		return func(event.Event) bool { return false }
+	}
+	return eventsBy.Match(f, selected...)
+}
+
+// timeOf is the time of e that Since and Until are about.
+func (f *EventFilter) timeOf(e *event.Event) time.Time {
 	if f.Occurred() {
-		at = e.OccurredAt
+		return e.OccurredAt
 	}
-	return f.matchesTime(at) && f.matchesEnvelope(&e) && (f.Tag == "" || f.hasTag(e.Tags)) && (f.Q == "" || f.finds(&e))
-}
-
-func (f EventFilter) matchesTime(at time.Time) bool {
-	return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || at.Before(f.Until))
-}
-
-func (f EventFilter) matchesEnvelope(e *event.Event) bool {
-	if f.CampaignID != "" && e.CampaignID != f.CampaignID || f.EventType != "" && e.EventType != f.EventType {
-		return false
-	}
-	for _, one := range [...]struct{ want, stored string }{
-		{f.EventID, e.EventID}, {f.EntityType, e.EntityType}, {f.EntityID, e.EntityID}, {f.ActorType, e.ActorType},
-		{f.ActorID, e.ActorID}, {f.RequestID, e.RequestID}, {f.SessionID, e.SessionID},
-	} {
-		if one.want != "" && (one.stored != one.want || f.text(one.stored) != one.want) {
-			return false
-		}
-	}
-	return true
+	return e.RecordedAt
 }
 
 func (f EventFilter) text(stored string) string {
@@ -277,7 +265,7 @@ func (f EventFilter) hasTag(stored json.RawMessage) bool {
 
 // finds looks for Q in what is shown alone, so that neither the result nor the time it takes
 // depends on what is hidden.
-func (f EventFilter) finds(e *event.Event) bool {
+func (f *EventFilter) finds(e *event.Event) bool {
 	for _, text := range e.Envelope() {
 		shown := *text.Value
 		if text.Name != "campaign_id" && text.Name != "event_type" {

@@ -65,6 +65,14 @@ type List[T any] struct {
 	Time    time.Duration
 }
 
+// Newest is a list by a growing id, the newest first.
+func Newest[T any](name string, query Ways, scan func(Row) (T, error), id func(T) int64, args ...any) *List[T] {
+	return &List[T]{
+		Name: name, Query: query, Args: args, Scan: scan, Down: true, Low: []any{int64(0)}, High: []any{int64(FarFuture)},
+		Key: func(item T) []any { return []any{id(item)} },
+	}
+}
+
 // Ways is a query in both directions. Its parameters are the key to start after, further
 // arguments, and a limit.
 type Ways struct{ Up, Down string }
@@ -316,18 +324,6 @@ const (
 	// search costs some microseconds per item.
 	CountWindow = 2000
 )
-
-// CountInto sets the page's total. The query returns the number of scanned items, at most
-// CountWindow + 1, and how many of them match.
-func CountInto[T any](t Reader, page *event.Page[T], query string, args ...any) error {
-	var looked, matched int64
-	if _, err := t.One([]any{&looked, &matched}, query, args...); err != nil {
-		return err
-	}
-	page.TotalCapped = looked > CountWindow || matched > CountMost
-	Exactly(page, min(matched, CountMost))
-	return nil
-}
 
 // Exactly sets the page's exact total. The count may be a moment older than the page.
 func Exactly[T any](page *event.Page[T], total int64) {

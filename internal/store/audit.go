@@ -286,22 +286,11 @@ func (s *Store) AuditEntryOfKey(ctx context.Context, key string) (int64, error) 
 // page scans a bounded number of records and may end early, with Partial set.
 func (s *Store) AuditLog(ctx context.Context, f operator.AuditFilter) (event.Page[operator.AuditEntry], error) {
 	return Reading(ctx, s, "list acts", func(t *Tx) (event.Page[operator.AuditEntry], error) {
-		page, err := AuditList(f).Page(t, f.Cursor, f.Limit)
-		if err != nil || sqldb.Told(&page) {
-			return page, err
+		w := auditWalkOf(f)
+		page, err := w.Page(t, f.Cursor, f.Limit)
+		if err == nil && !sqldb.Told(&page) {
+			err = AuditBy.Total(t, &page, w.count, w.Args, f, w.by...)
 		}
-		seq := f.Seq
-		if f.CampaignID != "" { // the count is selected by campaign
-			seq = 0
-		}
-		query, args := countAudit, []any{f.Actor, f.Action, sqldb.Micros(f.Since), sqldb.Micros(f.Until), seq, f.Target, f.Outcome, f.Auth, f.Role, f.RequestID, sqldb.CountWindow + 1}
-		switch {
-		case f.CampaignID != "":
-			query, args = countCampaignAudit, append(args, f.CampaignID, f.Seq, int64(sqldb.FarFuture))
-		case f.Target != "":
-			query = countTargetAudit
-		}
-		err = sqldb.CountInto(t, &page, query, args...)
 		return page, err
 	})
 }
@@ -343,27 +332,30 @@ order by id{desc}
 limit $3`)
 )
 
+// AuditBy selects audit records.
+var AuditBy = sqldb.FilterOf[operator.AuditFilter, operator.AuditEntry](nil)
+
+// auditWalk is a list of audit records, and how they are counted.
+type auditWalk struct {
+	*sqldb.List[operator.AuditEntry]
+	by    []string // the fields of the filter by which both queries select
+	count string
+}
+
 // AuditList is the list of the records that a filter selects, the latest first.
-func AuditList(f operator.AuditFilter) *sqldb.List[operator.AuditEntry] {
-	l := &sqldb.List[operator.AuditEntry]{
-		Name: "acts" + sqldb.Towards(!f.Reverse), Query: auditAll, Scan: scanAuditEntry, Down: !f.Reverse,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(a operator.AuditEntry) []any { return []any{a.ID} },
-	}
+func AuditList(f operator.AuditFilter) *sqldb.List[operator.AuditEntry] { return auditWalkOf(f).List }
+
+func auditWalkOf(f operator.AuditFilter) auditWalk {
+	w := auditWalk{count: countAudit, List: sqldb.Newest("acts"+sqldb.Towards(!f.Reverse), auditAll, scanAuditEntry, func(a operator.AuditEntry) int64 { return a.ID })}
+	w.Down = !f.Reverse
 	switch {
-	case f.CampaignID != "":
-		l.Query, l.Args = auditOfCampaign, []any{f.CampaignID, f.Seq}
+	case f.CampaignID != "": // with the records on many rows, which name no campaign
+		w.by, w.Query, w.count, w.Args = []string{"campaign", "seq"}, auditOfCampaign, countCampaignAudit, []any{f.CampaignID, f.Seq}
 	case f.Target != "":
-		l.Query, l.Args = auditOfTarget, []any{string(f.Target)}
+		w.by, w.Query, w.count, w.Args = []string{"target"}, auditOfTarget, countTargetAudit, []any{string(f.Target)}
 	}
-	if f.Filtered() || f.CampaignID == "" && f.Seq != 0 || f.CampaignID != "" && f.Target != "" {
-		rest := f
-		if f.CampaignID != "" { // the query has already selected by campaign and seq
-			rest.CampaignID, rest.Seq = "", 0
-		}
-		l.Match = rest.Matches
-	}
-	return l
+	w.Match = AuditBy.Match(f, w.by...)
+	return w
 }
 
 func scanAuditEntry(rows sqldb.Row) (operator.AuditEntry, error) {
@@ -375,32 +367,11 @@ func scanAuditEntry(rows sqldb.Row) (operator.AuditEntry, error) {
 	return a, err
 }
 
-const (
-	// The same conditions as in AuditFilter.Matches.
-	countAuditMatching = `
-select count(*), coalesce(sum(case when ($1 = '' or actor = $1)
-  and ($2 = '' or action = $2)
-  and at >= $3
-  and (cast($4 as bigint) = 0 or at < $4)
-  and (cast($5 as bigint) = 0 or seq = $5)
-  and ($6 = '' or target = $6)
-  and ($7 = '' or outcome = $7)
-  and ($8 = '' or auth = $8)
-  and ($9 = '' or role = $9)
-  and ($10 = '' or request_id = $10)
-  then 1 else 0 end), 0)
-from (
-  select at, actor, action, seq, target, outcome, auth, role, request_id
-  from audit_log
-  `
-
-	countAudit = countAuditMatching + `order by id desc
-  limit $11
-) as a`
-
-	countTargetAudit = countAuditMatching + `where target = $6
+var (
+	countAudit       = AuditBy.Count("audit_log\n  order by id desc\n  limit $1", 1)
+	countTargetAudit = AuditBy.Count(`audit_log
+  where target = $2
     and target <> ''
   order by id desc
-  limit $11
-) as a`
+  limit $1`, 2)
 )

@@ -168,5 +168,5 @@ limit {limit}`)
 
 var (
 	auditOfCampaign    = sqldb.BothWays(selectAudit + touching("$1", "$2", "$3", "$4"))
-	countCampaignAudit = sqldb.BothWays(countAuditMatching + touching("$14", "$12", "$13", "$11") + "\n) as a").Down
+	countCampaignAudit = sqldb.BothWays(AuditBy.Count("audit_log\n  "+touching(fmt.Sprint(int64(sqldb.FarFuture)), "$2", "$3", "$1"), 3)).Down
 )

@@ -49,10 +49,10 @@ func (s *Store) Campaigns(ctx context.Context, f campaign.CampaignFilter) (event
 	var page event.Page[campaign.Campaign]
 	l := campaignList(f)
 	err := s.journal.Read(ctx, func(t *Tx) (err error) {
-		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) || f.State == "" && f.Q == "" {
+		if page, err = l.Page(t, f.Cursor, f.Limit); err != nil || sqldb.Told(&page) || !campaignsBy.Asks(f) {
 			return err
 		}
-		return sqldb.CountInto(t, &page, countCampaigns, string(f.State), f.Q, sqldb.CountWindow+1)
+		return campaignsBy.Total(t, &page, countCampaigns, nil, f)
 	})
 	if err == nil && page.Total == nil {
 		var summary campaign.Summary
@@ -170,7 +170,7 @@ func ScanFound(row sqldb.Row) (c *CampaignRow, found int64, err error) {
 
 func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 	l := &sqldb.List[campaign.Campaign]{
-		Name: string(f.Sort), Query: campaignsByID, Args: []any{f.Q}, Down: f.Reverse,
+		Name: string(f.Sort), Query: campaignsByID, Args: []any{f.Q}, Down: f.Reverse, Match: campaignsBy.Match(f, "q"),
 		Low: []any{int64(0), ""}, High: []any{int64(0), sqldb.BeyondTexts},
 		Scan: func(rows sqldb.Row) (campaign.Campaign, error) {
 			c, found, err := ScanFound(rows)
@@ -199,9 +199,6 @@ func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 	}
 	l.Key = func(c campaign.Campaign) []any { return []any{number(c), c.CampaignID} }
 	l.Name += sqldb.Towards(l.Down)
-	if f.State != "" {
-		l.Match = func(c campaign.Campaign) bool { return c.In(f.State) }
-	}
 	return l
 }
 
@@ -213,28 +210,25 @@ func ageOf(c campaign.Campaign) int64 {
 	return c.OldestEnqueuedAt.UnixMicro()
 }
 
-// The same states as in Campaign.In.
-const countCampaigns = `
-select count(*), coalesce(sum(case when ($1 = ''
-    or $1 = 'blocked' and head_status = 'dead'
-    or $1 = 'paused' and paused_at is not null
-    or $1 = 'unverifiable' and exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'failed')
-    or $1 = 'drifted' and exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict = 'drift')
-    or $1 = case
+// campaignsBy selects campaigns. Their states are those of Campaign.In, and their lists select by a part of
+// the id in their queries.
+var campaignsBy = sqldb.FilterOf(map[string]sqldb.Condition[campaign.CampaignFilter, campaign.Campaign]{
+	"q": {SQL: `replace(campaign_id, ?, '') <> campaign_id`},
+	"state": {Match: func(f *campaign.CampaignFilter, c *campaign.Campaign) bool { return c.In(f.State) }, SQL: `
+    ? = 'blocked' and head_status = 'dead'
+    or ? = 'paused' and paused_at is not null
+    or ? = 'unverifiable' and exists (select 1 from verifications v where v.campaign_id = counted.campaign_id and v.verdict = 'failed')
+    or ? = 'drifted' and exists (select 1 from verifications v where v.campaign_id = counted.campaign_id and v.verdict = 'drift')
+    or ? = case
       when diverged <> '' then 'diverged'
       when head_status = 'dead' or paused_at is not null then ''
       when head_status = 'failed' then 'failing'
-      when exists (select 1 from verifications v where v.campaign_id = c.campaign_id and v.verdict in ('drift', 'failed')) then ''
+      when exists (select 1 from verifications v where v.campaign_id = counted.campaign_id and v.verdict in ('drift', 'failed')) then ''
       when high_water_seq > applied_seq then 'lagging'
-      else 'current' end)
-  and ($2 = '' or replace(campaign_id, $2, '') <> campaign_id)
-  then 1 else 0 end), 0)
-from (
-  select campaign_id, diverged, head_status, paused_at, high_water_seq, applied_seq
-  from campaigns
-  order by campaign_id
-  limit $3
-) as c`
+      else 'current' end`},
+})
+
+var countCampaigns = campaignsBy.Count("campaigns\n  order by campaign_id\n  limit $1", 1)
 
 // Blocked lists the campaigns that need an operator, worst first: diverged ones, then those
 // whose head is dead or failing, by waiting rows times age.

@@ -81,11 +81,7 @@ limit $3`)
 // Skips pages through a campaign's skips, newest first. An unknown campaign is
 // event.ErrNotFound.
 func (s *Store) Skips(ctx context.Context, f event.SkipFilter) (event.Page[event.Skip], error) {
-	l := &sqldb.List[event.Skip]{
-		Name: "skips", Query: skipsOfCampaign, Args: []any{f.CampaignID}, Scan: ScanSkip, Down: true,
-		Low: []any{int64(0)}, High: []any{int64(sqldb.FarFuture)},
-		Key: func(k event.Skip) []any { return []any{k.ID} },
-	}
+	l := sqldb.Newest("skips", skipsOfCampaign, ScanSkip, func(k event.Skip) int64 { return k.ID }, f.CampaignID)
 	return Reading(ctx, s, fmt.Sprintf("list skips of campaign %q", f.CampaignID), func(t *Tx) (page event.Page[event.Skip], err error) {
 		if _, err = t.ExistingCampaign(f.CampaignID); err == nil {
 			page, err = l.Page(t, f.Cursor, f.Limit)

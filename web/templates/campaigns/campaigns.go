@@ -11,12 +11,13 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
-func stateChoices(p ui.Page, f campaign.CampaignFilter) []ui.Choice {
-	f.Cursor = ""
-	return ui.ChoicesOf("any state", campaign.States, f.State, ui.StateGlyph, func(s campaign.State) ui.URL {
-		f.State = s
-		return p.Links.Campaigns(f)
-	})
+func campaignsForm(p ui.Page, f campaign.CampaignFilter) ui.FilterForm {
+	if f.Sort == campaign.SortTrouble { // the order of the page
+		f.Sort = ""
+	}
+	return ui.FilterForm{Filter: f, To: p.Links.Campaigns(campaign.CampaignFilter{}), Does: "Show", First: []string{"q"}, Words: map[string][]ui.Option{
+		"sort": {{Value: "", Words: "needs attention first"}, {Value: "id", Words: "id"}, {Value: "lag", Words: "most events behind"}, {Value: "age", Words: "oldest unapplied event"}},
+	}}
 }
 
 // eventsBefore returns where a campaign's list of events starts so that it ends just before the one

@@ -21,11 +21,17 @@ func rowMarks(r *campaign.Row) templ.OrderedAttributes {
 }
 
 func statusChoices(p ui.Page, f campaign.RowFilter) []ui.Choice {
-	f.Reverse, f.Cursor = false, ""
-	return ui.ChoicesOf("any status", event.Statuses, f.Status, ui.StatusGlyph, func(s event.Status) ui.URL {
-		f.Status = s
-		return p.Links.Rows(f)
-	})
+	f.Reverse = false
+	return ui.ChoicesOf(f, "status", "any status", ui.StatusGlyph, p.Links.Rows)
+}
+
+func rowsForm(p ui.Page, f campaign.RowFilter, o ui.Offered) ui.FilterForm {
+	clear := f != (campaign.RowFilter{Shown: f.Shown, Sort: f.Sort})
+	if f.Sort == campaign.SortAttention { // the order of the page
+		f.Sort = ""
+	}
+	return ui.FilterForm{Filter: f, To: p.Links.Rows(campaign.RowFilter{}), Does: "Filter", Clear: clear,
+		Offers: map[string][]string{"event_type": o.Values.EventTypes, "fingerprint": o.Fingerprints}}
 }
 
 // bulky reports whether a list has dead rows, or may have them on another page, which can be
@@ -70,9 +76,6 @@ func retryMeaning(p ui.Page, r campaign.Row) string {
 	}
 	return "Retry now makes it due at once; " + was + ". The " + ui.Count(int64(r.AttemptCount), "failure", "failures") + " so far still count."
 }
-
-// noRowFilter reports whether f selects all rows, in whatever order.
-func noRowFilter(f campaign.RowFilter) bool { return f.OnlyStatus() && f.Status == "" }
 
 // someDead reports whether a page of rows has dead ones.
 func someDead(rows []campaign.Row) bool {

@@ -68,8 +68,12 @@ func findingsOf(all []search.Finding, kind search.FindingKind) []search.Finding 
 // suggested bounds the options of the search box.
 const suggested = 8
 
-// timeChoices are what the range of time of a search is compared with.
-var timeChoices = []ui.Option{{Value: "recorded", Words: "recorded"}, {Value: "occurred", Words: "occurred"}}
+func eventsForm(p ui.Page, v EventsView) ui.FilterForm {
+	return ui.FilterForm{Filter: v.Filter, To: p.Links.SearchEvents(search.EventFilter{}), Name: "Events", Does: "Search", Clear: !v.Filter.Empty(),
+		First:  []string{"q", "event_type", "entity_type", "entity_id", "time", "since", "until", "campaign", "event_id", "tag"},
+		Always: 7,
+		Offers: map[string][]string{"event_type": v.Offered.Values.EventTypes, "entity_type": v.Offered.Values.EntityTypes}}
+}
 
 // timeSearched begins the sentence about the range of time of a search.
 func timeSearched(f search.EventFilter) string {
@@ -153,9 +157,4 @@ func settledLink(p ui.Page, f search.EventFilter) ui.URL {
 // entityFilter selects the events of the same entity.
 func entityFilter(e *search.EventHit) search.EventFilter {
 	return search.EventFilter{EntityType: e.EntityType, EntityID: e.EntityID}
-}
-
-// moreEventFilters reports whether one of the rarer filters is used.
-func moreEventFilters(f search.EventFilter) bool {
-	return f.CampaignID+f.EventID+f.Tag+f.ActorType+f.ActorID+f.RequestID+f.SessionID != ""
 }

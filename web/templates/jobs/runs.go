@@ -49,22 +49,6 @@ type NewRunView struct {
 func RunTitle(r replay.Run) string { return fmt.Sprintf("Run %d: %s", r.ID, r.Kind) }
 
 // runKindChoices and runStatusChoices are the filters of the list of runs.
-func runKindChoices(p ui.Page, f replay.RunFilter) []ui.Choice {
-	f.Cursor = ""
-	return ui.ChoicesOf("every kind", replay.RunKinds, f.Kind, nil, func(k replay.RunKind) ui.URL {
-		f.Kind = k
-		return p.Links.Runs(f)
-	})
-}
-
-func runStatusChoices(p ui.Page, f replay.RunFilter) []ui.Choice {
-	f.Cursor = ""
-	return ui.ChoicesOf("every status", replay.RunStatuses, f.Status, func(s replay.RunStatus) string { return ui.RunLook(s).Glyph }, func(s replay.RunStatus) ui.URL {
-		f.Status = s
-		return p.Links.Runs(f)
-	})
-}
-
 // outcomeChoices are the filters of a run's results: those that need attention first.
 func outcomeChoices(p ui.Page, v RunView) []ui.Choice {
 	all := []ui.Choice{}
@@ -297,12 +281,6 @@ func firstWords(kind replay.RunKind) string {
 		return "Differed, or is not complete"
 	}
 	return "Needs attention first"
-}
-
-// runFilterFields are hidden fields that keep the rest of a filter while a form changes the
-// campaign.
-func runFilterFields(f replay.RunFilter) []ui.NamedText {
-	return slices.DeleteFunc([]ui.NamedText{{Name: "kind", Value: string(f.Kind)}, {Name: "status", Value: string(f.Status)}}, func(t ui.NamedText) bool { return t.Value == "" })
 }
 
 // rebuildName names the rebuild of what a verify found to differ.

@@ -18,6 +18,12 @@ type AuditView struct {
 	ui.Offered
 }
 
+func auditForm(p ui.Page, f operator.AuditFilter) ui.FilterForm {
+	return ui.FilterForm{Filter: f, To: p.Links.Audit(operator.AuditFilter{}), Does: "Filter", Clear: f != operator.AuditFilter{},
+		First: []string{"actor", "action", "outcome", "campaign", "seq", "target", "auth", "role", "since", "until"},
+		Words: map[string][]ui.Option{"action": actionOptions(), "auth": authOptions()}}
+}
+
 func actionOptions() []ui.Option {
 	var all []ui.Option
 	for _, action := range operator.AuditedActions() {
@@ -27,20 +33,10 @@ func actionOptions() []ui.Option {
 	return all
 }
 
-var actOutcomes = []ui.Option{{Value: string(operator.AuditDone), Words: "done"}, {Value: string(operator.AuditRefused), Words: "refused"}}
-
 func authOptions() []ui.Option {
 	var all []ui.Option
 	for _, auth := range []operator.Auth{operator.AuthLocal, operator.AuthJWT, operator.AuthProxyHeader, operator.AuthToken, operator.AuthHost, operator.AuthOS, operator.AuthSystem} {
 		all = append(all, ui.Option{Value: string(auth), Words: ui.AuthWords[auth]})
-	}
-	return all
-}
-
-func roleOptions() []ui.Option {
-	var all []ui.Option
-	for _, role := range operator.Roles {
-		all = append(all, ui.Option{Value: string(role), Words: string(role)})
 	}
 	return all
 }

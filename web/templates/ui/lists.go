@@ -2,6 +2,9 @@ package ui
 
 import (
 	"net/url"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/request"
@@ -82,18 +85,23 @@ func (v PagerView) Filed(p Page, list string, filter any) PagerView {
 	return v
 }
 
-// ChoicesOf are a filter's choices: any, and each of all, by its look if it has one. to makes the
-// link to a choice.
-func ChoicesOf[S ~string](any string, all []S, chosen S, looks func(S) string, to func(S) URL) []Choice {
-	list := []Choice{{any, to(""), chosen == ""}}
-	for _, one := range all {
-		name := string(one)
-		if looks != nil {
-			name = looks(one) + " " + name
+// ChoicesOf are links to a list with any value of a field of its filter, and with each that the field may have, by
+// its look.
+func ChoicesOf[F any, S ~string](f F, name, any string, look func(S) string, to func(F) URL) (all []Choice) {
+	v, fields := reflect.ValueOf(&f).Elem(), request.Fields(reflect.TypeFor[F]())
+	field := fields[slices.IndexFunc(fields, func(f reflect.StructField) bool { return request.Name(f) == name })]
+	v.FieldByName("Cursor").SetString("")
+	value := v.FieldByIndex(field.Index)
+	chosen := value.String()
+	for _, one := range append([]string{""}, request.Choices(field)...) {
+		value.SetString(one)
+		words := any
+		if one != "" {
+			words = strings.TrimSpace(look(S(one)) + " " + one)
 		}
-		list = append(list, Choice{name, to(one), chosen == one})
+		all = append(all, Choice{words, to(f), chosen == one})
 	}
-	return list
+	return all
 }
 
 // Option is one choice of a list.
