@@ -3,11 +3,10 @@ package alerts
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
-	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
@@ -30,28 +29,35 @@ const (
 	AlertDatabase   AlertWhat = "database"   // each fault of one itself
 )
 
-// alertWhats describe what rules watch: what causes count, if they count rows or campaigns; the condition,
-// which follows the number of these; and the kinds of findings that are its causes.
-var alertWhats = map[AlertWhat]struct {
-	one, many, condition string
-	kinds                []finding.Kind
-}{
-	AlertDeadRows:   {"dead row", "dead rows", "", nil},
-	AlertBlocked:    {"blocked campaign", "blocked campaigns", "", []finding.Kind{campaign.FindsBlocked}},
-	AlertOldest:     {"", "", "an event not applied after %s, in a campaign that is not blocked or paused", nil},
-	AlertDrift:      {"campaign", "campaigns", " drifted, diverged or unverifiable", []finding.Kind{campaign.FindsOtherJournal, campaign.FindsDiverged, campaign.FindsDrift, campaign.FindsUnverifiable, campaign.FindsOutdated}},
-	AlertPublisher:  {"", "", "a publisher has failed or stopped", []finding.Kind{campaign.FindsPublisher}},
-	AlertNoProgress: {"", "", "events are due and nothing is applied", []finding.Kind{campaign.FindsWorker, campaign.FindsStalled, campaign.FindsTroubled}},
-	AlertInstance:   {"", "", "an instance is silent or stalled", []finding.Kind{campaign.FindsStalled, campaign.FindsSilent}},
-	AlertRejected:   {"rejected row", "rejected rows", " of a source", []finding.Kind{campaign.FindsRejected}},
-	AlertSource:     {"", "", "a source is not read", []finding.Kind{campaign.FindsSource}},
-	AlertQuarantine: {"", "", "a projection is quarantined", []finding.Kind{campaign.FindsQuarantine}},
-	AlertFailedRun:  {"", "", "a run has failed", []finding.Kind{campaign.FindsFailedRun}},
-	AlertDatabase:   {"", "", "something is wrong with a database itself", []finding.Kind{campaign.FindsFault}},
+type alertWhat struct {
+	AlertRule
+	one, many, condition, calm string
+}
+
+// alertWhats describe what rules watch, in the order of pages: the rule without configuration; what causes count,
+// if they count rows or campaigns; the condition, which follows the number of these; and how the cause {key} has
+// ended, where no number of what is left says it. The causes are the findings whose kinds name it.
+var alertWhats = []alertWhat{
+	{AlertRule{What: AlertDeadRows, For: 5 * time.Minute}, "dead row", "dead rows", "", ""},
+	{AlertRule{What: AlertBlocked, Over: 9, For: 5 * time.Minute, Urgent: true}, "blocked campaign", "blocked campaigns", "", ""},
+	{AlertRule{What: AlertOldest, OverAge: 10 * time.Minute, For: time.Minute}, "", "", "an event not applied after %s, in a campaign that is not blocked or paused", ""},
+	{AlertRule{What: AlertNoProgress, For: 10 * time.Minute, Urgent: true}, "", "", "events are due and nothing is applied", ""},
+	{AlertRule{What: AlertDrift}, "campaign", "campaigns", " drifted, diverged or unverifiable", ""},
+	{AlertRule{What: AlertPublisher, For: 2 * time.Minute}, "", "", "a publisher has failed or stopped", ""},
+	{AlertRule{What: AlertInstance, For: 2 * time.Minute}, "", "", "an instance is silent or stalled", ""},
+	{AlertRule{What: AlertRejected, For: time.Minute}, "rejected row", "rejected rows", " of a source", ""},
+	{AlertRule{What: AlertSource, For: 2 * time.Minute}, "", "", "a source is not read", "source {key} is read again, or no longer used"},
+	{AlertRule{What: AlertQuarantine, For: time.Minute}, "", "", "a projection is quarantined", "projection {key} is not quarantined in any campaign"},
+	{AlertRule{What: AlertFailedRun}, "", "", "a run has failed", "the failed {key} run was resumed or repeated"},
+	{AlertRule{What: AlertDatabase, For: time.Minute, Urgent: true}, "", "", "something is wrong with a database itself", "the fault {key} is over"},
 }
 
 // Counts reports whether causes count rows or campaigns.
-func (w AlertWhat) Counts() bool { return alertWhats[w].one != "" }
+func (w AlertWhat) Counts() bool { return w.described().one != "" }
+
+func (w AlertWhat) described() alertWhat {
+	return alertWhats[slices.IndexFunc(alertWhats, func(r alertWhat) bool { return r.What == w })]
+}
 
 // AlertRule says what to watch, and whom to tell.
 type AlertRule struct {
@@ -64,22 +70,13 @@ type AlertRule struct {
 	Urgent  bool          `json:"urgent"` // sent in quiet times too
 }
 
-// AlertRules are the rules without configuration, in the order of pages.
-func AlertRules() []AlertRule {
-	return []AlertRule{
-		{Name: "dead_rows", What: AlertDeadRows, For: 5 * time.Minute},
-		{Name: "blocked_campaigns", What: AlertBlocked, Over: 9, For: 5 * time.Minute, Urgent: true},
-		{Name: "oldest_row", What: AlertOldest, OverAge: 10 * time.Minute, For: time.Minute},
-		{Name: "no_progress", What: AlertNoProgress, For: 10 * time.Minute, Urgent: true},
-		{Name: "drift", What: AlertDrift},
-		{Name: "publisher", What: AlertPublisher, For: 2 * time.Minute},
-		{Name: "instance", What: AlertInstance, For: 2 * time.Minute},
-		{Name: "rejected_rows", What: AlertRejected, For: time.Minute},
-		{Name: "source", What: AlertSource, For: 2 * time.Minute},
-		{Name: "quarantine", What: AlertQuarantine, For: time.Minute},
-		{Name: "failed_run", What: AlertFailedRun},
-		{Name: "database", What: AlertDatabase, For: time.Minute, Urgent: true},
+// AlertRules are the rules without configuration, in the order of pages, each named for what it watches.
+func AlertRules() (all []AlertRule) {
+	for _, w := range alertWhats {
+		w.Name = string(w.What)
+		all = append(all, w.AlertRule)
 	}
+	return all
 }
 
 var alertName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,49}$`)
@@ -94,7 +91,7 @@ func CheckAlertName(field, name string) error {
 
 // Condition is the rule in words: "more than 9 blocked campaigns, for 5 min".
 func (r AlertRule) Condition() string {
-	what := alertWhats[r.What]
+	what := r.What.described()
 	words := what.condition
 	switch {
 	case r.What == AlertOldest:

@@ -70,8 +70,7 @@ func (r AlertRule) Causes(f facts.Facts) (causes []AlertCause) {
 	case AlertDrift:
 		return r.driftCause(f)
 	}
-	kinds := alertWhats[r.What].kinds
-	for _, one := range append(f.Findings.Of(kinds...), f.Lingering.Of(kinds...)...) {
+	for _, one := range append(f.Findings.Causing(string(r.What)), f.Lingering.Causing(string(r.What))...) {
 		c := causeOf(one)
 		known := slices.ContainsFunc(causes, func(other AlertCause) bool { return other.Key == c.Key })
 		if !known && (!r.What.Counts() || c.Count > r.Over) {
@@ -85,7 +84,7 @@ func age(seconds float64) time.Duration { return time.Duration(seconds * float64
 
 // driftCause is all that keeps read models from matching the journal, as one cause.
 func (r AlertRule) driftCause(f facts.Facts) []AlertCause {
-	n, all := f.Summary.Campaigns.Mismatched, f.Findings.Of(alertWhats[AlertDrift].kinds...)
+	n, all := f.Summary.Campaigns.Mismatched, f.Findings.Causing(string(AlertDrift))
 	if len(all) == 0 || n <= r.Over && all[0].Kind != campaign.FindsOtherJournal { // which is more than a number of campaigns
 		return nil
 	}
@@ -107,7 +106,7 @@ func noProgress(f facts.Facts) []AlertCause {
 	}
 	idle := campaign.Found(campaign.FindsWorker, "", s.Lag.Events, event.Count(s.Lag.Events, "event is", "events are")+" not applied, and no worker makes progress")
 	idle.Since = s.DueSince
-	for _, why := range f.Findings.Of(alertWhats[AlertNoProgress].kinds...) {
+	for _, why := range f.Findings.Causing(string(AlertNoProgress)) {
 		idle.Error, idle.Build = cmp.Or(why.Error, why.Says), why.Build
 	}
 	return []AlertCause{causeOf(idle)}
@@ -168,14 +167,9 @@ func (r AlertRule) Calm(f facts.Facts, a Alert) string {
 		return publisherCalm(f.Publishers, key, a.Since)
 	case AlertInstance:
 		return instanceCalm(f.Summary.Instances, key)
-	case AlertSource:
-		return "source " + key + " is read again, or no longer used"
-	case AlertQuarantine:
-		return "projection " + key + " is not quarantined in any campaign"
-	case AlertFailedRun:
-		return "the failed " + key + " run was resumed or repeated"
-	case AlertDatabase:
-		return "the fault " + key + " is over"
+	}
+	if calm := r.What.described().calm; calm != "" {
+		return strings.ReplaceAll(calm, "{key}", key)
 	}
 	n, none, one, many := r.left(f, key)
 	if n == 0 {

@@ -44,9 +44,11 @@ type Finding struct {
 	Items []Item     `json:"-"`     // some of what it is about
 	Short string     `json:"-"`     // two words for the title of a page
 	// which alert it is, of all of its rule; empty for the one of its subject
-	Key   string `json:"-"`
-	Many  string `json:"-"` // says it of several subjects, after their number
-	Build string `json:"-"` // of the program that had the error; empty if unknown
+	Key  string `json:"-"`
+	Many string `json:"-"` // says it of several subjects, after their number
+	// what the rules of alerts watch that it is a cause of
+	Alerts []string `json:"-"`
+	Build  string   `json:"-"` // of the program that had the error; empty if unknown
 	// in which the error happened, and its version; empty if unknown
 	Projection, Version string `json:"-"`
 	// Worked is when the subject last worked; zero if that is unknown or never was. What began before is over.
@@ -93,9 +95,18 @@ func (l List) Worst() Level {
 func Worse(a, b Level) Level { return levels[max(slices.Index(levels, a), slices.Index(levels, b))] }
 
 // Of are the findings of these kinds.
-func (l List) Of(kinds ...Kind) (of List) {
+func (l List) Of(kinds ...Kind) List {
+	return l.where(func(f Finding) bool { return slices.Contains(kinds, f.Kind) })
+}
+
+// Causing are the findings that are causes of a rule of alerts, by what the rule watches.
+func (l List) Causing(what string) List {
+	return l.where(func(f Finding) bool { return slices.Contains(f.Alerts, what) })
+}
+
+func (l List) where(wanted func(Finding) bool) (of List) {
 	for _, f := range l {
-		if slices.Contains(kinds, f.Kind) {
+		if wanted(f) {
 			of = append(of, f)
 		}
 	}
