@@ -12,7 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/publishing"
-	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/runs"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -31,7 +30,8 @@ type Reader struct {
 	shared store.Snapshot[Facts]
 }
 
-// How many of the latest runs, and of the operations that have ended, the facts have.
+// Among how many of the latest runs the facts look for lost ones, and how many of the operations that have
+// ended they have.
 const (
 	factsRuns  = 50
 	factsEnded = 20
@@ -83,11 +83,7 @@ func (e *Reader) read(ctx context.Context) (f Facts, err error) {
 		{c.Unverifiable > 0, func() error { f.Unverified, err = e.Store.Unverified(ctx, MaxVerifications); return err }},
 		{f.Summary.Operations.Unacknowledged > 0, func() error { f.Ended, err = e.ended(ctx); return err }},
 		{len(campaign.QuarantinedAmong(f.Summary.Held)) > 0, func() error { return e.readQuarantines(ctx, &f) }},
-		{true, func() error {
-			latest, err := e.Runs.List(ctx, replay.RunFilter{Limit: factsRuns})
-			f.Runs = latest.Items
-			return err
-		}},
+		{true, func() error { f.Runs, err = e.Runs.SinceLost(ctx, factsRuns); return err }},
 	} {
 		if read.needed {
 			if err := read.read(); err != nil {

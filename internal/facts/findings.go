@@ -28,7 +28,7 @@ type Facts struct {
 	Unverified  []campaign.Verification    // that failed, likewise
 	Quarantined []campaign.QuarantineCause // those in most campaigns first; may be incomplete
 	Passed      map[string]replay.QuarantinePassed
-	Runs        []replay.Run           // the latest, newest first
+	Runs        []replay.Run           // the latest back to the first of them that was lost, newest first
 	Ended       []operations.Operation // that wait to be acknowledged, the latest first; may be incomplete
 	Findings    finding.List           // what is wrong, the worst first, and last, with finding.OK, what only waits to be read
 	Lingering   finding.List           // what is no news any more, and only keeps alerts going

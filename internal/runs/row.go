@@ -217,35 +217,65 @@ func (rs *Runs) List(ctx context.Context, f replay.RunFilter) (event.Page[replay
 // verifiedAmong is how many of the latest verifies LastVerified looks at.
 const verifiedAmong = 10
 
+const (
+	selectVerifies = selectRuns + `
+where id in (
+    select id
+    from runs
+    where kind = 'verify'
+      and status = 'completed'
+    order by id desc
+    limit $1)
+  and all_campaigns = 1
+  and campaigns_done > 0
+order by id desc`
+
+	selectSinceLost = selectRuns + `
+where id >= (
+  select min(id)
+  from (
+    select id, status
+    from runs
+    order by id desc
+    limit $1) as latest
+  where status in ('failed', 'interrupted'))
+order by id desc`
+
+	selectActive = selectRuns + `
+where finished_at is null
+order by id
+limit $1`
+)
+
 // LastVerified returns the last verify that compared all campaigns that there were, in all loaded
 // projections, to their end; nil if none of the latest did.
 func (rs *Runs) LastVerified(ctx context.Context, loaded []campaign.ProjectionInfo) (*replay.Run, error) {
-	latest, err := rs.List(ctx, replay.RunFilter{Kind: replay.RunVerify, Status: replay.RunCompleted, Limit: verifiedAmong})
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range latest.Items {
+	latest, err := rs.list(ctx, "list verifies", selectVerifies, verifiedAmong)
+	for _, r := range latest {
 		missing := func(p campaign.ProjectionInfo) bool { return !slices.Contains(r.Projections, p.Name) }
-		if r.All && r.OfLoaded() && r.Campaigns.Done > 0 && r.UntilSeq == 0 && r.FinishedAt != nil && !slices.ContainsFunc(loaded, missing) {
-			return &r, nil
+		if r.OfLoaded() && !slices.ContainsFunc(loaded, missing) {
+			return &r, err
 		}
 	}
-	return nil, nil
+	return nil, err
+}
+
+// SinceLost lists the runs, newest first, back to the oldest that failed or was interrupted among so many of
+// the latest.
+func (rs *Runs) SinceLost(ctx context.Context, among int) ([]replay.Run, error) {
+	return rs.list(ctx, "list runs since one was lost", selectSinceLost, among)
 }
 
 // activeShown is how many active runs Active lists.
 const activeShown = 50
 
-const selectActive = selectRuns + `
-where finished_at is null
-order by id
-limit $1`
-
 // Active lists the runs that have not ended, oldest first, at most 50.
 func (rs *Runs) Active(ctx context.Context) ([]replay.Run, error) {
-	return reading(ctx, rs, "list active runs", func(t *tx) ([]replay.Run, error) {
-		return sqldb.All(t, scanRun(rs.core.Now()), selectActive, activeShown)
-	})
+	return rs.list(ctx, "list active runs", selectActive, activeShown)
+}
+
+func (rs *Runs) list(ctx context.Context, what, query string, limit int) ([]replay.Run, error) {
+	return reading(ctx, rs, what, func(t *tx) ([]replay.Run, error) { return sqldb.All(t, scanRun(rs.core.Now()), query, limit) })
 }
 
 // Tallies counts the runs by kind and status.
