@@ -139,16 +139,19 @@ func DelayQuantile(counts *[DelayBuckets]int64, q float64) (seconds float64, fou
 	return delayBound(DelayBuckets - 1), true
 }
 
-// Latency returns the quantiles of each step's delays. A step without events has none.
-func Latency(delays []([DelayBuckets]int64)) []Series {
+// Latency returns the quantiles of each step's delays. A step without events, whose delays may be nil, has none.
+func Latency(delays []*[DelayBuckets]int64) []Series {
 	var all []Series
 	for _, q := range []struct {
 		label string
 		share float64
 	}{{"p50", 0.5}, {"p99", 0.99}} {
 		s := Series{Kind: SeriesLatency, Label: q.label, Values: make([]*float64, len(delays))}
-		for i := range delays {
-			if seconds, found := DelayQuantile(&delays[i], q.share); found {
+		for i, counts := range delays {
+			if counts == nil {
+				continue
+			}
+			if seconds, found := DelayQuantile(counts, q.share); found {
 				s.Values[i] = &seconds
 			}
 		}

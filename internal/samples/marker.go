@@ -98,15 +98,13 @@ type MarkerGroup struct {
 }
 
 // Cluster groups markers in order of time: those within apart of the group's first one are
-// together.
-func Cluster(markers []Marker, apart time.Duration) []MarkerGroup {
-	var groups []MarkerGroup
-	for _, m := range markers {
-		if n := len(groups); n > 0 && m.At.Sub(groups[n-1].At) < apart {
-			groups[n-1].Markers = append(groups[n-1].Markers, m)
-			continue
+// together. The groups share the markers' memory.
+func Cluster(markers []Marker, apart time.Duration) (groups []MarkerGroup) {
+	for from, to := 0, 0; from < len(markers); from = to {
+		for to < len(markers) && (to == from || markers[to].At.Sub(markers[from].At) < apart) {
+			to++
 		}
-		groups = append(groups, MarkerGroup{At: m.At, Markers: []Marker{m}})
+		groups = append(groups, MarkerGroup{At: markers[from].At, Markers: markers[from:to]})
 	}
 	return groups
 }

@@ -33,11 +33,14 @@ func storedStep(w Window) time.Duration {
 func readSeries(t *store.Tx, h *History, counting *tally) (err error) {
 	w, recorded := h.Window, h.Recorded()
 	h.Counted = map[SeriesKind]Counted{}
-	delays := make([][DelayBuckets]int64, w.Buckets())
+	delays := make([]*[DelayBuckets]int64, w.Buckets())
 	add := func(key seriesKey, source string, bucket int, n int64) {
 		switch key.kind {
 		case SeriesDelay:
 			if b, err := strconv.Atoi(key.label); err == nil && b >= 0 && b < DelayBuckets {
+				if delays[bucket] == nil {
+					delays[bucket] = new([DelayBuckets]int64)
+				}
 				delays[bucket][b] += n
 			}
 		case SeriesApplied:
@@ -208,11 +211,11 @@ const markersSearched = 200
 
 // markers are the markers of a window, oldest first.
 func markers(t *store.Tx, w Window, instances []campaign.InstanceState, lost []Marker) (all []Marker, capped bool, err error) {
-	all = []Marker{}
 	acts, err := store.AuditList(operator.AuditFilter{Outcome: operator.AuditDone, Since: w.From, Until: w.To}).Read(t, sqldb.Place{}, markersSearched)
 	if err != nil {
 		return nil, false, err
 	}
+	all = make([]Marker, 0, len(acts.Items))
 	for _, a := range acts.Items {
 		if m, marked := MarkerOf(a); marked {
 			all = append(all, m)
