@@ -164,7 +164,7 @@ func (s *server) queryOverview(ctx context.Context, over samples.Range) (v overv
 	if err != nil {
 		return v, err
 	}
-	v.Range, v.Summary, v.Publishers, v.Findings = over, facts.Summary, facts.Publishers, facts.Findings
+	v.Range, v.Summary, v.Publishers = over, facts.Summary, facts.Publishers
 	if v.History, err = s.Samples.History(ctx, over); err != nil {
 		return v, err
 	}
@@ -172,6 +172,7 @@ func (s *server) queryOverview(ctx context.Context, over samples.Range) (v overv
 		if v.Causes, v.Found, err = s.causes(ctx); err != nil {
 			return v, err
 		}
+		v.Found.Groups = nil // the causes are these
 	}
 	if v.Summary.Lag.Events > 0 || v.Summary.Campaigns.Diverged > 0 {
 		if v.Stuck, err = s.Store.StuckWithoutError(ctx, v.Summary.Surroundings(), stuckShown); err != nil {
@@ -221,7 +222,7 @@ func (s *server) causes(ctx context.Context) (groups []campaign.AssessedGroup, a
 func (s *server) overviewFrame(r *http.Request, v sharedOverview) ui.Page {
 	p := s.actingPage(r, "Overview", "Overview", "")
 	p.Around, p.Loaded = v.Summary.Surroundings(), v.Summary.Built(s.Projections)
-	p.Findings = v.Findings
+	p.Findings = v.Summary.Findings
 	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).Overview(), s.linksOf(r).API().Summary()
 	return p
 }

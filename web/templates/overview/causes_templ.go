@@ -187,7 +187,7 @@ func causes(p ui.Page, v Overview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if v.Findings.Worst() == finding.OK {
+		if v.Summary.Findings.Worst() == finding.OK {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<p class=\"calm\"><span class=\"mark ok\" aria-hidden=\"true\">✓</span> No campaign is blocked or failing.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

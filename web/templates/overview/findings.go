@@ -19,15 +19,15 @@ func hasBlock(f finding.Finding) bool { return !slices.Contains(toldElsewhere, f
 
 // blocks are the findings that the overview shows each in a block, the worst first.
 func (v Overview) blocks() finding.List {
-	return slices.DeleteFunc(v.Findings.Grouped(), func(f finding.Finding) bool { return !hasBlock(f) })
+	return slices.DeleteFunc(v.Summary.Findings.Grouped(), func(f finding.Finding) bool { return !hasBlock(f) })
 }
 
 // worstGuide is the document about the worst finding, unless a block has it.
 func (v Overview) worstGuide() string {
-	if len(v.Findings) == 0 || hasBlock(v.Findings[0]) {
+	if len(v.Summary.Findings) == 0 || hasBlock(v.Summary.Findings[0]) {
 		return ""
 	}
-	return v.Findings[0].Guide
+	return v.Summary.Findings[0].Guide
 }
 
 // hueOf is the colour of a finding.

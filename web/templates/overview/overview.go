@@ -72,7 +72,7 @@ func offs(p ui.Page, v Overview) []ui.NamedText {
 
 // stopped are the findings that say so of something, and not of campaigns.
 func (v Overview) stopped() finding.List {
-	all := v.Findings.Of(campaign.FindsWorker, campaign.FindsShadow, campaign.FindsNotLoaded, campaign.FindsNotDelivered)
+	all := v.Summary.Findings.Of(campaign.FindsWorker, campaign.FindsShadow, campaign.FindsNotLoaded, campaign.FindsNotDelivered)
 	return slices.DeleteFunc(all, func(f finding.Finding) bool { return f.Level == finding.Busy }) // a worker is about to start
 }
 
