@@ -200,8 +200,7 @@ func (s *server) queryOverview(ctx context.Context, over samples.Range) (v overv
 			v.Rebuilt = rebuilds.Items[0].ID
 		}
 	}
-	acts, err := s.Store.AuditLog(ctx, operator.AuditFilter{Outcome: operator.AuditDone, Limit: activityShown})
-	v.Acts = acts.Items
+	v.Acts, err = s.Store.LatestActs(ctx, operator.AuditFilter{Outcome: operator.AuditDone, Limit: activityShown})
 	return v, err
 }
 

@@ -190,11 +190,11 @@ func (s *server) aftermath(ctx context.Context, act operator.AuditEntry) campaig
 	if act.CampaignID == "" && act.Target == "" {
 		return none
 	}
-	latest, err := s.Store.AuditLog(ctx, operator.AuditFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: operator.AuditDone, Since: act.At, Limit: 20})
+	latest, err := s.Store.LatestActs(ctx, operator.AuditFilter{CampaignID: act.CampaignID, Seq: act.Seq, Target: act.Target, Outcome: operator.AuditDone, Since: act.At, Limit: 20})
 	if err != nil {
 		return none
 	}
-	if slices.ContainsFunc(latest.Items, act.SupersededBy) {
+	if slices.ContainsFunc(latest, act.SupersededBy) {
 		return campaign.Changed
 	}
 	return of
@@ -216,8 +216,8 @@ func (s *server) recorded(r *http.Request) (int64, error) {
 	if key := idempotencyKey(r); key != "" {
 		return s.Store.AuditEntryOfKey(r.Context(), key)
 	}
-	latest, err := s.Store.AuditLog(r.Context(), operator.AuditFilter{Limit: 20})
-	for _, a := range latest.Items {
+	latest, err := s.Store.LatestActs(r.Context(), operator.AuditFilter{Limit: 20})
+	for _, a := range latest {
 		if a.RequestID == requestID(r) && a.Outcome == operator.AuditDone {
 			return a.ID, err
 		}

@@ -295,6 +295,14 @@ func (s *Store) AuditLog(ctx context.Context, f operator.AuditFilter) (event.Pag
 	})
 }
 
+// LatestActs lists the latest of the audit records that f selects, at most its limit, without counting them.
+func (s *Store) LatestActs(ctx context.Context, f operator.AuditFilter) ([]operator.AuditEntry, error) {
+	return Reading(ctx, s, "list the latest acts", func(t *Tx) ([]operator.AuditEntry, error) {
+		found, err := AuditList(f).Read(t, sqldb.Place{}, f.Limit)
+		return found.Items, err
+	})
+}
+
 // AuditLogOf lists the latest actions on any of the targets, refused ones included, newest first.
 func (s *Store) AuditLogOf(ctx context.Context, limit int, targets ...operator.Target) ([]operator.AuditEntry, error) {
 	return Reading(ctx, s, fmt.Sprintf("list the actions on %s", targets[0]), func(t *Tx) (all []operator.AuditEntry, err error) {
