@@ -21,6 +21,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
@@ -448,7 +449,15 @@ func typeName(t reflect.Type) string {
 
 func (s *sources) comment(t reflect.Type) string { return s.of(t.PkgPath()).comments[typeName(t)] }
 
-func (s *sources) constants(t reflect.Type) []string { return s.of(t.PkgPath()).constants[typeName(t)] }
+func (s *sources) constants(t reflect.Type) (all []string) {
+	if t != reflect.TypeFor[operator.Action]() {
+		return s.of(t.PkgPath()).constants[typeName(t)]
+	}
+	for _, action := range operator.AllActions() {
+		all = append(all, string(action))
+	}
+	return all
+}
 
 // field is the comment of a field. One that begins with the field's name and a verb is reduced to the rest.
 func (s *sources) field(of reflect.Type, name string) string {

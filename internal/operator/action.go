@@ -4,54 +4,12 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/outboxweb/outboxweb/internal/event"
 )
 
 // Action names an action in audit records, filters and routes.
 type Action string
-
-// The actions. The table below describes each.
-const (
-	ActionRequeue              Action = "requeue"
-	ActionRequeueMany          Action = "requeue_many"
-	ActionRetry                Action = "retry"
-	ActionRetryMany            Action = "retry_many"
-	ActionDeadLetter           Action = "dead_letter"
-	ActionPause                Action = "pause"
-	ActionResume               Action = "resume"
-	ActionReplay               Action = "replay"
-	ActionRepairGaps           Action = "repair_gaps"
-	ActionNoteErrors           Action = "note_errors"
-	ActionSkip                 Action = "skip"
-	ActionUnskip               Action = "unskip"
-	ActionOperationStart       Action = "operation_start"
-	ActionOperationCancel      Action = "operation_cancel"
-	ActionOperationAcknowledge Action = "operation_acknowledge"
-	ActionProjectionPause      Action = "projection_pause"
-	ActionProjectionResume     Action = "projection_resume"
-	ActionRunStart             Action = "run_start"
-	ActionRunCancel            Action = "run_cancel"
-	ActionRunResume            Action = "run_resume"
-	ActionRehearse             Action = "rehearse"
-	ActionPublisherPause       Action = "publisher_pause"
-	ActionPublisherResume      Action = "publisher_resume"
-	ActionPublisherPauseAll    Action = "publisher_pause_all"
-	ActionPublisherResumeAll   Action = "publisher_resume_all"
-	ActionPublisherReset       Action = "publisher_reset"
-	ActionPublisherSeek        Action = "publisher_seek"
-	ActionPublisherSkip        Action = "publisher_skip"
-	ActionPublisherTest        Action = "publisher_test"
-	ActionReveal               Action = "reveal"
-	ActionTokenCreate          Action = "token_create"
-	ActionTokenRevoke          Action = "token_revoke"
-	ActionAlertTest            Action = "alert_test"
-	ActionAlertMute            Action = "alert_mute"
-	ActionAlertUnmute          Action = "alert_unmute"
-	ActionIntakeRetry          Action = "intake_retry"
-	ActionIntakeDiscard        Action = "intake_discard"
-	ActionIntakeHandOver       Action = "intake_hand_over"
-	ActionJournalWentBack      Action = "journal_went_back"
-	ActionAppend               Action = "append"
-)
 
 // ActionInfo describes an action for routes, pages, the audit log, the command line and the OpenAPI
 // document.
@@ -59,57 +17,109 @@ type ActionInfo struct {
 	Action Action
 	Role   Role   // the least role that may perform it
 	Words  string // on a button or at the start of a sentence: "Skip an event"
-	Choice string // in a list to choose from: "skip an event"
+	Choice string // in a list to choose from, if that is not the words: "requeue a row"
 	// Path is the POST path of the action, below the base path and below the API's, with its object
 	// in braces; empty if neither has one.
-	Path   string
-	Effect Effect
+	Path    string
+	Effect  Effect
+	Command string // its name on the command line, if the path does not say it; noCommand if it has none
+	// Summary is what it does, in one line without a final stop, and Details is more of it.
+	Summary, Details string
+	Answer           string // what the API answers with, if that is not what was done
+	ID, Tag          string // of the API's operation, if the path does not say them
 }
 
-// actions lists all actions. An operator repairs; an admin may also skip events, reveal hidden data
-// and grant access.
-var actions = []ActionInfo{
-	{ActionRequeue, RoleOperator, "Requeue", "requeue a row", "/rows/{campaign}/{seq}/requeue", TriesRow},
-	{ActionRequeueMany, RoleOperator, "Requeue dead rows", "requeue many rows", "/rows/requeue", RequeuesRows},
-	{ActionRetry, RoleOperator, "Retry now", "retry a row now", "/rows/{campaign}/{seq}/retry", TriesRow},
-	{ActionRetryMany, RoleOperator, "Retry failed rows", "retry many rows now", "/rows/retry", RetriesRows},
-	{ActionDeadLetter, RoleOperator, "Dead-letter", "dead-letter a row", "/rows/{campaign}/{seq}/dead-letter", ChangesTarget},
-	{ActionPause, RoleOperator, "Pause a campaign", "pause a campaign", "/campaigns/{campaign}/pause", ChangesTarget},
-	{ActionResume, RoleOperator, "Resume a campaign", "resume a campaign", "/campaigns/{campaign}/resume", ChangesTarget},
-	{ActionReplay, RoleOperator, "Replay a campaign", "replay a campaign", "/campaigns/{campaign}/replay", ChangesTarget},
-	{ActionRepairGaps, RoleOperator, "Repair gaps", "repair gaps", "/gaps/repair", ChangesTarget},
-	{ActionNoteErrors, RoleOperator, "Annotate an error", "note on an error", "/failures/groups/note", ChangesTarget},
-	{ActionSkip, RoleAdmin, "Skip an event", "skip an event", "/rows/{campaign}/{seq}/skip", ChangesTarget},
-	{ActionUnskip, RoleAdmin, "Undo a skip", "undo a skip", "/campaigns/{campaign}/events/{seq}/unskip", TriesRow},
-	{ActionOperationStart, RoleOperator, "Requeue in an operation", "start an operation", "/operations", RequeuesRows},
-	{ActionOperationCancel, RoleOperator, "Cancel an operation", "cancel an operation", "/operations/{operation}/cancel", ChangesTarget},
-	{ActionOperationAcknowledge, RoleOperator, "Acknowledge an operation", "acknowledge an operation", "/operations/{operation}/acknowledge", ChangesTarget},
-	{ActionProjectionPause, RoleOperator, "Pause a projection", "pause a projection", "/projections/{name}/pause", ChangesTarget},
-	{ActionProjectionResume, RoleOperator, "Resume a projection", "resume a projection", "/projections/{name}/resume", ChangesTarget},
-	{ActionRunStart, RoleOperator, "Start a run", "start a run", "/runs", ChangesTarget},
-	{ActionRunCancel, RoleOperator, "Cancel a run", "cancel a run", "/runs/{run}/cancel", ChangesTarget},
-	{ActionRunResume, RoleOperator, "Resume a run", "resume a run", "/runs/{run}/resume", ChangesTarget},
-	{ActionRehearse, RoleAdmin, "Rehearse a fix", "rehearse a fix", "/rehearsals", ChangesTarget},
-	{ActionPublisherPause, RoleOperator, "Pause a publisher", "pause a publisher", "/publishers/{topic}/{publisher}/pause", ChangesTarget},
-	{ActionPublisherResume, RoleOperator, "Resume a publisher", "resume a publisher", "/publishers/{topic}/{publisher}/resume", ChangesTarget},
-	{ActionPublisherPauseAll, RoleOperator, "Pause a publisher in all topics", "pause a publisher in all topics", "/publisher-names/{publisher}/pause", ChangesTarget},
-	{ActionPublisherResumeAll, RoleOperator, "Resume a publisher in all topics", "resume a publisher in all topics", "/publisher-names/{publisher}/resume", ChangesTarget},
-	{ActionPublisherReset, RoleOperator, "Reset a publisher's errors", "reset a publisher", "/publishers/{topic}/{publisher}/reset", ChangesTarget},
-	{ActionPublisherSeek, RoleAdmin, "Move a publisher's position", "move a publisher's position", "/publishers/{topic}/{publisher}/seek", ChangesTarget},
-	{ActionPublisherSkip, RoleAdmin, "Skip a publisher's event", "skip a publisher's event", "/publishers/{topic}/{publisher}/skip", ChangesTarget},
-	{ActionPublisherTest, RoleOperator, "Send a test event", "test a publisher", "/publishers/{topic}/{publisher}/test", ChangesTarget},
-	{ActionReveal, RoleAdmin, "Reveal redacted values", "reveal redacted values", "/campaigns/{campaign}/events/{seq}/reveal", ShowsHidden},
-	{ActionTokenCreate, RoleAdmin, "Create a token", "create a token", "", ChangesTarget},
-	{ActionTokenRevoke, RoleAdmin, "Revoke a token", "revoke a token", "/tokens/{token}/revoke", ChangesTarget},
-	{ActionAlertTest, RoleOperator, "Send a test message", "test a receiver of alerts", "/alerts/receivers/{receiver}/test", ChangesTarget},
-	{ActionAlertMute, RoleOperator, "Mute alerts", "mute alerts", "/alerts/rules/{rule}/mute", ChangesTarget},
-	{ActionAlertUnmute, RoleOperator, "Unmute alerts", "unmute alerts", "/alerts/rules/{rule}/unmute", ChangesTarget},
-	{ActionIntakeRetry, RoleOperator, "Retry a rejected row", "retry a rejected row", "/intake/{source}/rejections/{rejection}/retry", ChangesTarget},
-	{ActionIntakeDiscard, RoleOperator, "Discard a rejected row", "discard a rejected row", "/intake/{source}/rejections/{rejection}/discard", ChangesTarget},
-	{ActionIntakeHandOver, RoleOperator, "Hand a source over", "hand a source over to this journal", "/intake/{source}/hand-over", ChangesTarget},
-	{ActionJournalWentBack, RoleAdmin, "Notice that the journal went back", "notice that the journal went back", "", ChangesTarget}, // by outboxweb itself
-	{ActionAppend, RoleOperator, "Append events", "append events", "/campaigns/{campaign}/events", Appends},
-}
+// noCommand is the name of the command of an action without one.
+const noCommand = "-"
+
+// The actions, in the order in which lists have them. An operator repairs; an admin may also skip
+// events, reveal hidden data and grant access.
+var (
+	ActionRequeue = byOperators("requeue", ActionInfo{Words: "Requeue", Choice: "requeue a row", Path: "/rows/{campaign}/{seq}/requeue", Effect: TriesRow,
+		Summary: "A dead row becomes pending, attempts 0, due now"})
+	ActionRequeueMany = byOperators("requeue_many", ActionInfo{Words: "Requeue dead rows", Choice: "requeue many rows", Path: "/rows/requeue", Effect: RequeuesRows,
+		Summary: "Requeue dead rows that match, in order of next attempt, then seq"})
+	ActionRetry = byOperators("retry", ActionInfo{Words: "Retry now", Choice: "retry a row now", Path: "/rows/{campaign}/{seq}/retry", Effect: TriesRow,
+		Summary: "A failed head becomes due now"})
+	ActionRetryMany = byOperators("retry_many", ActionInfo{Words: "Retry failed rows", Choice: "retry many rows now", Path: "/rows/retry", Effect: RetriesRows,
+		Summary: "Retry failed heads now, in order of next attempt", Answer: "how many were made due"})
+	ActionDeadLetter = byOperators("dead_letter", ActionInfo{Words: "Dead-letter", Choice: "dead-letter a row", Path: "/rows/{campaign}/{seq}/dead-letter",
+		Summary: "A failing head becomes dead and is not retried until it is requeued"})
+	ActionPause = byOperators("pause", ActionInfo{Words: "Pause a campaign", Path: "/campaigns/{campaign}/pause",
+		Summary: "Pause a campaign: no worker applies its events until it is resumed"})
+	ActionResume = byOperators("resume", ActionInfo{Words: "Resume a campaign", Path: "/campaigns/{campaign}/resume",
+		Summary: "Resume a campaign"})
+	ActionReplay = byOperators("replay", ActionInfo{Words: "Replay a campaign", Path: "/campaigns/{campaign}/replay",
+		Summary: "Enqueue every unapplied event of the campaign again"})
+	ActionRepairGaps = byOperators("repair_gaps", ActionInfo{Words: "Repair gaps", Path: "/gaps/repair", Command: "gaps",
+		Summary: "Enqueue every unapplied event of every campaign again"})
+	ActionNoteErrors = byOperators("note_errors", ActionInfo{Words: "Annotate an error", Choice: "note on an error", Path: "/failures/groups/note", ID: "noteFailureGroup",
+		Summary: "Annotate the rows with the same error; an empty note removes it", Answer: "the current note"})
+	ActionSkip = byAdmins("skip", ActionInfo{Words: "Skip an event", Path: "/rows/{campaign}/{seq}/skip", ID: "skipEvent", Tag: "events",
+		Summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released"})
+	ActionUnskip = byAdmins("unskip", ActionInfo{Words: "Undo a skip", Path: "/campaigns/{campaign}/events/{seq}/unskip", Effect: TriesRow, Command: "unskip",
+		Summary: "Undo a skip, as long as no later event has been applied",
+		Details: "The event is applied like any other."})
+	ActionOperationStart = byOperators("operation_start", ActionInfo{Words: "Requeue in an operation", Choice: "start an operation", Path: "/operations", Effect: RequeuesRows, Command: "requeue", ID: "startOperation",
+		Summary: "Requeue dead rows as an operation: a fixed set of rows, in waves, watched"})
+	ActionOperationCancel = byOperators("operation_cancel", ActionInfo{Words: "Cancel an operation", Path: "/operations/{operation}/cancel",
+		Summary: "Cancel an operation: rows not attempted stay dead, rows in progress continue"})
+	ActionOperationAcknowledge = byOperators("operation_acknowledge", ActionInfo{Words: "Acknowledge an operation", Path: "/operations/{operation}/acknowledge",
+		Summary: "Acknowledge the outcome of an operation"})
+	ActionProjectionPause = byOperators("projection_pause", ActionInfo{Words: "Pause a projection", Path: "/projections/{name}/pause",
+		Summary: "Pause a projection for a campaign or for all; the others keep going", Answer: "the outcome"})
+	ActionProjectionResume = byOperators("projection_resume", ActionInfo{Words: "Resume a projection", Path: "/projections/{name}/resume",
+		Summary: "Resume a paused projection; where it missed events, it is behind until a replay", Answer: "the outcome"})
+	ActionRunStart = byOperators("run_start", ActionInfo{Words: "Start a run", Path: "/runs", Command: "runs start", ID: "startRun",
+		Summary: "Start a replay, verify or rebuild; 409 names the blocking run"})
+	ActionRunCancel = byOperators("run_cancel", ActionInfo{Words: "Cancel a run", Path: "/runs/{run}/cancel",
+		Summary: "Cancel a run: finished campaigns stay done, the others are unchanged"})
+	ActionRunResume = byOperators("run_resume", ActionInfo{Words: "Resume a run", Path: "/runs/{run}/resume",
+		Summary: "Resume an interrupted or failed run where it stopped"})
+	ActionRehearse = byAdmins("rehearse", ActionInfo{Words: "Rehearse a fix", Path: "/rehearsals", Command: "rehearse", ID: "rehearse", Tag: "runs",
+		Summary: "Try changed projection files on copies of blocked campaigns"})
+	ActionPublisherPause = byOperators("publisher_pause", ActionInfo{Words: "Pause a publisher", Path: "/publishers/{topic}/{publisher}/pause",
+		Summary: "Pause a publisher; a batch in flight finishes first"})
+	ActionPublisherResume = byOperators("publisher_resume", ActionInfo{Words: "Resume a publisher", Path: "/publishers/{topic}/{publisher}/resume",
+		Summary: "Resume a paused or failed publisher at once, with its errors cleared"})
+	ActionPublisherPauseAll = byOperators("publisher_pause_all", ActionInfo{Words: "Pause a publisher in all topics", Path: "/publisher-names/{publisher}/pause", Command: "publishers pause", ID: "pausePublisherInAllTopics", Tag: "publishers",
+		Summary: "Pause the publishers of a name in all topics at once", Answer: "the publishers that were paused, and those that were paused already"})
+	ActionPublisherResumeAll = byOperators("publisher_resume_all", ActionInfo{Words: "Resume a publisher in all topics", Path: "/publisher-names/{publisher}/resume", Command: "publishers resume", ID: "resumePublisherInAllTopics", Tag: "publishers",
+		Summary: "Resume the paused and failed publishers of a name in all topics at once, with their errors cleared", Answer: "the publishers that were resumed, and those that were active without errors"})
+	ActionPublisherReset = byOperators("publisher_reset", ActionInfo{Words: "Reset a publisher's errors", Choice: "reset a publisher", Path: "/publishers/{topic}/{publisher}/reset",
+		Summary: "Clear a publisher's errors; a pause stays"})
+	ActionPublisherSeek = byAdmins("publisher_seek", ActionInfo{Words: "Move a publisher's position", Path: "/publishers/{topic}/{publisher}/seek",
+		Summary: "Move a publisher's position (reset its offset), repeating or skipping events"})
+	ActionPublisherSkip = byAdmins("publisher_skip", ActionInfo{Words: "Skip a publisher's event", Path: "/publishers/{topic}/{publisher}/skip", ID: "skipPublisherEvent",
+		Summary: "Skip the event that a publisher cannot deliver"})
+	ActionPublisherTest = byOperators("publisher_test", ActionInfo{Words: "Send a test event", Choice: "test a publisher", Path: "/publishers/{topic}/{publisher}/test",
+		Summary: "Send a test event to a publisher's destination", Answer: "the outcome, also when it was not delivered"})
+	ActionReveal = byAdmins("reveal", ActionInfo{Words: "Reveal redacted values", Path: "/campaigns/{campaign}/events/{seq}/reveal", Effect: ShowsHidden, Command: noCommand,
+		Summary: "The event without redaction: an audited action of an admin that requires a reason",
+		Details: "Every read is audited."}) // the command line reads the database itself, with the rights of its user, and hides nothing
+	ActionTokenCreate = byAdmins("token_create", ActionInfo{Words: "Create a token", Command: "token create"})
+	ActionTokenRevoke = byAdmins("token_revoke", ActionInfo{Words: "Revoke a token", Path: "/tokens/{token}/revoke", Command: "token revoke",
+		Summary: "Revoke a token at once", Answer: "the token"})
+	ActionAlertTest = byOperators("alert_test", ActionInfo{Words: "Send a test message", Choice: "test a receiver of alerts", Path: "/alerts/receivers/{receiver}/test", ID: "testAlertReceiver",
+		Summary: "Send a test message to a receiver of alerts", Answer: "the outcome, also when it was not taken"})
+	ActionAlertMute = byOperators("alert_mute", ActionInfo{Words: "Mute alerts", Path: "/alerts/rules/{rule}/mute", ID: "muteAlerts",
+		Summary: "Mute an alert rule, or all of them"})
+	ActionAlertUnmute = byOperators("alert_unmute", ActionInfo{Words: "Unmute alerts", Path: "/alerts/rules/{rule}/unmute", ID: "unmuteAlerts",
+		Summary: "End a mute of an alert rule, or of all of them"})
+	ActionIntakeRetry = byOperators("intake_retry", ActionInfo{Words: "Retry a rejected row", Path: "/intake/{source}/rejections/{rejection}/retry",
+		Summary: "Retry a rejected row, as it is in its table then",
+		Details: "The server that holds the source does it at its next read. A row that fails again is rejected with the new reason; one that is gone from its table no longer blocks its campaign."})
+	ActionIntakeDiscard = byOperators("intake_discard", ActionInfo{Words: "Discard a rejected row", Path: "/intake/{source}/rejections/{rejection}/discard",
+		Summary: "Discard a rejected row: it is deleted from its table, and its event never enters the journal",
+		Details: "The server that holds the source does it at its next read. The row's content stays in the rejection."})
+	ActionIntakeHandOver = byOperators("intake_hand_over", ActionInfo{Words: "Hand a source over", Choice: "hand a source over to this journal", Path: "/intake/{source}/hand-over", ID: "handOverSource",
+		Summary: "Hand a source that belongs to another journal over to this one",
+		Details: "The server that has the source in its configuration takes it at its next read, within 30 s, unless it belongs to a third journal by then. The journal that had it is refused from then on."})
+	ActionJournalWentBack = byAdmins("journal_went_back", ActionInfo{Words: "Notice that the journal went back", Command: noCommand}) // by outboxweb itself
+	ActionAppend          = byOperators("append", ActionInfo{Words: "Append events", Path: "/campaigns/{campaign}/events", Effect: Appends, Command: "append", ID: "appendEvents",
+		Summary: "Append one event, or a batch, all or nothing",
+		Details: "A batch has at most 10,000 events (see --max-events-per-append) and twice as many tags in total; a body has at most 16 MiB. The first refused event is named, and later ones are not checked. Large bodies share a memory limit: if there is no room in time, the answer is 503 with Retry-After."})
+)
 
 // Effect is which displayed state an action changes.
 type Effect int
@@ -124,13 +134,30 @@ const (
 	Appends                     // the journal, which is its own record: no audit record is written
 )
 
-var infoOf = func() map[Action]ActionInfo {
-	all := make(map[Action]ActionInfo, len(actions))
-	for _, info := range actions {
-		all[info.Action] = info
+// actions and infoOf describe all actions, in order and by name.
+var (
+	actions []ActionInfo
+	infoOf  = map[Action]ActionInfo{}
+)
+
+// byOperators and byAdmins declare an action that is for a role.
+func byOperators(name Action, info ActionInfo) Action { return declare(name, RoleOperator, info) }
+func byAdmins(name Action, info ActionInfo) Action    { return declare(name, RoleAdmin, info) }
+
+func declare(name Action, role Role, info ActionInfo) Action {
+	info.Action, info.Role = name, role
+	if info.Choice == "" {
+		info.Choice = event.Lowered(info.Words)
 	}
-	return all
-}()
+	actions = append(actions, info)
+	infoOf[name] = info
+	return name
+}
+
+// AllActions returns all actions, in the order of their declarations.
+func AllActions() []Action {
+	return ActionsThat(ChangesTarget, TriesRow, RetriesRows, RequeuesRows, ShowsHidden, Appends)
+}
 
 // Info returns the description of the action. An unknown action requires admin, and its words are
 // its name.
@@ -153,23 +180,18 @@ func (a Action) Words() string { return a.Info().Words }
 // Effect is which displayed state the action changes.
 func (a Action) Effect() Effect { return a.Info().Effect }
 
-// commands are the names on the command line of actions whose path does not say it.
-var commands = map[Action]string{
-	ActionOperationStart: "requeue", ActionUnskip: "unskip", ActionRepairGaps: "gaps", ActionRunStart: "runs start", ActionRehearse: "rehearse",
-	ActionPublisherPauseAll: "publishers pause", ActionPublisherResumeAll: "publishers resume",
-	ActionTokenCreate: "token create", ActionTokenRevoke: "token revoke", ActionAppend: "append",
-	ActionReveal:          "", // the command line reads the database itself, with the rights of its user, and hides nothing
-	ActionJournalWentBack: "", // outboxweb itself does it
-}
-
 // Command is its name on the command line, such as "campaigns pause": the first and the last word of its
 // path, of which those on rows need no first one. It is empty if there is no such command.
 func (a Action) Command() string {
-	if command, other := commands[a]; other {
-		return command
+	switch info := a.Info(); info.Command {
+	case "":
+		first, _, _ := strings.Cut(strings.Trim(info.Path, "/"), "/")
+		return strings.TrimPrefix(first+" "+path.Base(info.Path), "rows ")
+	case noCommand:
+		return ""
+	default:
+		return info.Command
 	}
-	words := strings.Split(strings.Trim(a.Info().Path, "/"), "/")
-	return strings.TrimPrefix(words[0]+" "+path.Base(a.Info().Path), "rows ")
 }
 
 // OnPublisher is the prefix of actions on publishers.
@@ -193,7 +215,7 @@ func AuditedActions() []Action {
 	return all
 }
 
-// ActionsThat returns the actions with one of the effects, in the order of the table.
+// ActionsThat returns the actions with one of the effects, in the order of their declarations.
 func ActionsThat(effects ...Effect) []Action {
 	var all []Action
 	for _, info := range actions {
