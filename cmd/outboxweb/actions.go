@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/outboxweb/outboxweb/internal/actions"
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -15,16 +16,15 @@ import (
 
 // requeueCmd sets dead rows back to pending.
 type requeueCmd struct {
-	Campaign string `arg:"" optional:"" help:"The row's campaign."`
-	Seq      string `arg:"" optional:"" help:"The row's seq."`
-	Dead     bool   `help:"Requeue many dead rows, in order of next attempt, then seq."`
+	Campaign string      `arg:"" optional:"" help:"The row's campaign."`
+	Seq      actions.Seq `arg:"" optional:"" help:"The row's seq."`
+	Dead     bool        `help:"Requeue many dead rows, in order of next attempt, then seq."`
 	campaign.DeadRows
 	operations.OperationOptions
 	Wait   bool  `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
 	DryRun bool  `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
 	Next   int64 `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
 	jsonFlag
-	seq int64 // of Seq
 }
 
 // Run requeues one row or, with --dead, many.
@@ -48,7 +48,7 @@ func (c *requeueCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func (c *requeueCmd) check() (err error) {
+func (c *requeueCmd) check() error {
 	filtered := c.CampaignID != "" || c.EventType != "" || c.Fingerprint != ""
 	for _, rule := range []struct {
 		broken bool
@@ -56,7 +56,7 @@ func (c *requeueCmd) check() (err error) {
 	}{
 		{c.Dead && c.Campaign != "", "--dead requeues many rows and takes no CAMPAIGN SEQ; use --campaign=" + event.ShellWord(c.Campaign) + " to stay within one campaign"},
 		{!c.Dead && filtered, "--campaign, --event-type and --fingerprint need --dead"},
-		{!c.Dead && (c.Campaign == "" || c.Seq == ""), "requeue needs CAMPAIGN and SEQ, or --dead"},
+		{!c.Dead && (c.Campaign == "" || c.Seq == 0), "requeue needs CAMPAIGN and SEQ, or --dead"},
 		{c.DryRun && c.Dead, "--dry-run takes one row: give CAMPAIGN and SEQ instead of --dead"},
 		{c.Next != 0 && !c.DryRun, "--next needs --dry-run"},
 		{c.Canary && !c.Dead, "--canary needs --dead"},
@@ -71,18 +71,14 @@ func (c *requeueCmd) check() (err error) {
 	if c.Canary {
 		most = event.MaxOperation
 	}
-	switch {
-	case !c.Dead:
-		c.seq, err = parseSeq(c.Seq)
-		return err
-	case c.Limit != nil && (*c.Limit < 1 || *c.Limit > most):
+	if c.Dead && c.Limit != nil && (*c.Limit < 1 || *c.Limit > most) {
 		return usagef("--limit must lie between 1 and %d", most)
 	}
 	return nil
 }
 
 func (c *requeueCmd) one(ctx context.Context, a *app, st *engine.Engine, o operator.Command) error {
-	row, err := st.RequeueRow(ctx, o, c.Campaign, c.seq)
+	row, err := st.RequeueRow(ctx, o, c.Campaign, int64(c.Seq))
 	return c.answer(a, err, row, "requeued campaign %s seq %d (%s); %s behind it\n%s", row.CampaignID, row.Seq, row.EventType, event.Count(row.BlockedBehind, "row waits", "rows wait"), verifyNext(row.CampaignID))
 }
 
@@ -107,25 +103,23 @@ func (c *requeueCmd) many(ctx context.Context, a *app, st *engine.Engine, o oper
 
 // retryCmd makes the next attempt of a failed head due now.
 type retryCmd struct {
-	Campaign string `arg:"" optional:"" help:"The row's campaign."`
-	Seq      string `arg:"" optional:"" help:"The row's seq."`
-	Failed   bool   `help:"Retry many failed heads, in order of next attempt."`
+	Campaign string      `arg:"" optional:"" help:"The row's campaign."`
+	Seq      actions.Seq `arg:"" optional:"" help:"The row's seq."`
+	Failed   bool        `help:"Retry many failed heads, in order of next attempt."`
 	campaign.RetryRequest
 	jsonFlag
-	seq int64 // of Seq
 }
 
-func (c *retryCmd) check() (err error) {
+func (c *retryCmd) check() error {
 	switch {
 	case c.Failed && c.Campaign != "":
 		return usagef("--failed retries many rows and takes no CAMPAIGN SEQ; use --campaign=%s to stay within one campaign", event.ShellWord(c.Campaign))
 	case c.Failed:
 		return nil
-	case c.Campaign == "" || c.Seq == "":
+	case c.Campaign == "" || c.Seq == 0:
 		return usagef("retry needs CAMPAIGN and SEQ, or --failed")
 	}
-	c.seq, err = parseSeq(c.Seq)
-	return err
+	return nil
 }
 
 // Run makes the row due now or, with --failed, many.
@@ -134,28 +128,8 @@ func (c *retryCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		done, err := st.RetryFailed(ctx, command(c.Reason), c.Filter())
 		return c.answer(a, err, done, "%s due now", event.Count(done.Retried, "failed row is", "failed rows are"))
 	}
-	row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, c.seq)
+	row, err := st.RetryRow(ctx, command(c.Reason), c.Campaign, int64(c.Seq))
 	return c.answer(a, err, row, "campaign %s seq %d (%s) is due now; %s failed", row.CampaignID, row.Seq, row.EventType, event.Count(int64(row.AttemptCount), "attempt has", "attempts have"))
-}
-
-// deadLetterCmd marks a failing head dead.
-type deadLetterCmd struct {
-	Campaign string `arg:"" help:"The row's campaign."`
-	Seq      string `arg:"" help:"The row's seq."`
-	actionFlags
-	seq int64 // of Seq
-}
-
-func (c *deadLetterCmd) check() (err error) {
-	c.seq, err = parseSeq(c.Seq)
-	return err
-}
-
-// Run marks the row dead.
-func (c *deadLetterCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	row, err := st.DeadLetterRow(ctx, command(c.Reason), c.Campaign, c.seq)
-	return c.answer(a, err, row, "campaign %s seq %d (%s) is dead after %s; %s behind it", row.CampaignID, row.Seq, row.EventType,
-		event.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), event.Count(row.BlockedBehind, "row waits", "rows wait"))
 }
 
 // gapsCmd lists or repairs gaps.

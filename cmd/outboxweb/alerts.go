@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -15,10 +17,9 @@ import (
 
 // alertsCmd shows alerts and controls them.
 type alertsCmd struct {
-	List   alertsListCmd   `cmd:"" default:"withargs" help:"Show rules with their state, receivers and mutes."`
-	Test   alertsTestCmd   `cmd:"" help:"Send a test message to a receiver; exit 1 if it is not taken."`
-	Mute   alertsMuteCmd   `cmd:"" help:"Mute a rule, or all."`
-	Unmute alertsUnmuteCmd `cmd:"" help:"End a mute."`
+	List alertsListCmd `cmd:"" default:"withargs" help:"Show rules with their state, receivers and mutes."`
+	Test alertsTestCmd `cmd:"" help:"Send a test message to a receiver; exit 1 if it is not taken."`
+	kong.Plugins
 }
 
 // alerts returns the alerts of the configuration file, on the store that open opens.
@@ -109,27 +110,4 @@ func (c *alertsTestCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) erro
 	}
 	err = c.print(a, d, "receiver %s did not take the test message after %.3f s: %s", d.Receiver, d.Seconds, d.Error)
 	return cmp.Or(err, errFound)
-}
-
-type alertsMuteCmd struct {
-	Rule string `arg:"" values:"alert-rule" help:"The rule's name, or all."`
-	alerts.AlertMuteRequest
-	jsonFlag
-}
-
-// Run mutes a rule.
-func (c *alertsMuteCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) error {
-	m, err := al.Mute(ctx, command(c.Reason), c.Rule, c.For)
-	return c.answer(a, err, m, "muted %s until %s", c.Rule, stamp(m.Until))
-}
-
-type alertsUnmuteCmd struct {
-	Rule string `arg:"" values:"alert-rule" help:"The rule's name, or all."`
-	actionFlags
-}
-
-// Run ends a mute.
-func (c *alertsUnmuteCmd) Run(ctx context.Context, a *app, al *alerts.Alerts) error {
-	m, err := al.Unmute(ctx, command(c.Reason), c.Rule)
-	return c.answer(a, err, m, "unmuted %s", c.Rule)
 }

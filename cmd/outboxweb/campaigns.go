@@ -21,11 +21,9 @@ import (
 
 // campaignsCmd lists, pauses, resumes and repairs campaigns.
 type campaignsCmd struct {
-	List   campaignsListCmd   `cmd:"" help:"List campaigns and why they are not advancing. Long ids are shortened; --json has them in full."`
-	Pause  campaignsPauseCmd  `cmd:"" help:"Pause a campaign: its events queue and are not applied."`
-	Resume campaignsPauseCmd  `cmd:"" help:"Resume a paused campaign."`
-	Rows   campaignsRowsCmd   `cmd:"" help:"Show the rows that the journal gives a campaign, as of any of its events, and whether the live rows are the same."`
-	Replay campaignsReplayCmd `cmd:"" help:"Enqueue every unapplied event of a campaign again, due now."`
+	List campaignsListCmd `cmd:"" help:"List campaigns and why they are not advancing. Long ids are shortened; --json has them in full."`
+	Rows campaignsRowsCmd `cmd:"" help:"Show the rows that the journal gives a campaign, as of any of its events, and whether the live rows are the same."`
+	kong.Plugins
 }
 
 type campaignsListCmd struct {
@@ -62,35 +60,6 @@ func (c *campaignsListCmd) Run(ctx context.Context, a *app, st *engine.Engine) e
 		views[i] = found.View(time.Now(), summary.Surroundings()).WithHeldProjections(held[found.CampaignID])
 	}
 	return printList(a, c.jsonFlag, "campaigns", views, campaigns.CampaignColumns(shownNow(), campaign.CampaignFilter{}))
-}
-
-type campaignAction struct {
-	Campaign string `arg:"" help:"The campaign's id."`
-	actionFlags
-}
-
-// campaignsPauseCmd pauses or resumes a campaign.
-type campaignsPauseCmd struct{ campaignAction }
-
-// Run does what the command's name says, and prints the campaign.
-func (c *campaignsPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine, parsed *kong.Context) error {
-	act, past := pauseOrResume(parsed, st.PauseCampaign, st.ResumeCampaign)
-	changed, err := act(ctx, command(c.Reason), c.Campaign)
-	if err != nil {
-		return err
-	}
-	summary, err := st.Summary(ctx)
-	v := changed.View(time.Now(), summary.Surroundings())
-	return c.answer(a, err, v, "%s campaign %s: %s", past, v.CampaignID, v.Why)
-}
-
-type campaignsReplayCmd struct{ campaignAction }
-
-// Run restores the rows of events that lack one.
-func (c *campaignsReplayCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	done, err := st.ReplayCampaign(ctx, command(c.Reason), c.Campaign)
-	return c.answer(a, err, done, "replayed campaign %s: %s enqueued, %s of applied events removed", c.Campaign,
-		event.Count(done.Inserted, "row", "rows"), event.Count(done.Removed, "row", "rows"))
 }
 
 // campaignsRowsCmd shows a read model as of an event.

@@ -26,37 +26,35 @@ import (
 type cli struct {
 	Common
 
-	Serve       serveCmd       `cmd:"" help:"Run the dashboard, the API and the embedded worker."`
-	Append      appendCmd      `cmd:"" help:"Append events from JSON Lines to the journal."`
-	Sample      sampleCmd      `cmd:"" help:"Write a realistic sample journal as JSON Lines."`
-	Report      reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
-	Requeue     requeueCmd     `cmd:"" help:"Requeue one dead row, or many with --dead."`
-	Retry       retryCmd       `cmd:"" help:"Retry a failed head now."`
-	DeadLetter  deadLetterCmd  `cmd:"" help:"Dead-letter a failing head: it is not retried until it is requeued."`
-	Skip        skipCmd        `cmd:"" help:"Skip an event that can never be applied: the failed or dead head of its campaign."`
-	Unskip      unskipCmd      `cmd:"" help:"Undo a skip, as long as no later event has been applied."`
-	Operations  operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge operations (bulk requeues)."`
-	Campaigns   campaignsCmd   `cmd:"" help:"List, pause, resume or replay campaigns."`
-	Events      eventsCmd      `cmd:"" help:"Search the events of all campaigns."`
-	Failures    failuresCmd    `cmd:"" help:"List failed and dead rows by error, and annotate errors."`
-	Gaps        gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
-	Digest      digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
-	Runs        runsCmd        `cmd:"" help:"Start, list, show, cancel or resume replays, verifies and rebuilds."`
-	Rehearse    rehearseCmd    `cmd:"" help:"Try changed projection files on copies of blocked campaigns; exit 1 unless all would pass. If none is blocked, compare healthy ones."`
-	Verify      verifyCmd      `cmd:"" help:"Compare live rows with the journal; exit 1 on drift."`
-	Check       checkCmd       `cmd:"" help:"Check both databases against the invariants."`
-	Projections projectionsCmd `cmd:"" help:"List, check, pause or resume projections."`
-	Alerts      alertsCmd      `cmd:"" help:"Show alerts, send a test message, and mute rules."`
-	Intake      intakeCmd      `cmd:"" help:"Show sources of events and their rejected rows, retry or discard one, hand a source over, and print the table's schema."`
-	Publishers  publishersCmd  `cmd:"" help:"List and control publishers: pause, resume, reset, seek, skip, test."`
-	Token       tokenCmd       `cmd:"" help:"Create, list and revoke API tokens."`
-	Migrate     migrateCmd     `cmd:"" help:"Migrate both databases to this program's version."`
-	Backup      backupCmd      `cmd:"" help:"Back up both databases into a directory, online."`
-	Restore     restoreCmd     `cmd:"" help:"Restore a backup into databases that do not exist yet."`
-	Bench       benchCmd       `cmd:"" help:"Benchmark append and drain on your disk or your PostgreSQL server."`
-	Health      healthCmd      `cmd:"" help:"Ask a running server whether it is ready; exit 1 if it is not. For probes."`
-	Completion  completionCmd  `cmd:"" help:"Print completions for bash, zsh or fish."`
-	Version     versionCmd     `cmd:"" help:"Print the versions of outboxweb, Go and SQLite."`
+	Serve        serveCmd       `cmd:"" help:"Run the dashboard, the API and the embedded worker."`
+	Append       appendCmd      `cmd:"" help:"Append events from JSON Lines to the journal."`
+	Sample       sampleCmd      `cmd:"" help:"Write a realistic sample journal as JSON Lines."`
+	Report       reportCmd      `cmd:"" help:"Show counts by status, the oldest row and the lag; with a filter, the rows."`
+	Requeue      requeueCmd     `cmd:"" help:"Requeue one dead row, or many with --dead."`
+	Retry        retryCmd       `cmd:"" help:"Retry a failed head now."`
+	kong.Plugins                // of the actions without a group
+	Operations   operationsCmd  `cmd:"" help:"List, show, cancel or acknowledge operations (bulk requeues)."`
+	Campaigns    campaignsCmd   `cmd:"" help:"List, pause, resume or replay campaigns."`
+	Events       eventsCmd      `cmd:"" help:"Search the events of all campaigns."`
+	Failures     failuresCmd    `cmd:"" help:"List failed and dead rows by error, and annotate errors."`
+	Gaps         gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
+	Digest       digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
+	Runs         runsCmd        `cmd:"" help:"Start, list, show, cancel or resume replays, verifies and rebuilds."`
+	Rehearse     rehearseCmd    `cmd:"" help:"Try changed projection files on copies of blocked campaigns; exit 1 unless all would pass. If none is blocked, compare healthy ones."`
+	Verify       verifyCmd      `cmd:"" help:"Compare live rows with the journal; exit 1 on drift."`
+	Check        checkCmd       `cmd:"" help:"Check both databases against the invariants."`
+	Projections  projectionsCmd `cmd:"" help:"List, check, pause or resume projections."`
+	Alerts       alertsCmd      `cmd:"" help:"Show alerts, send a test message, and mute rules."`
+	Intake       intakeCmd      `cmd:"" help:"Show sources of events and their rejected rows, retry or discard one, hand a source over, and print the table's schema."`
+	Publishers   publishersCmd  `cmd:"" help:"List and control publishers: pause, resume, reset, seek, skip, test."`
+	Token        tokenCmd       `cmd:"" help:"Create, list and revoke API tokens."`
+	Migrate      migrateCmd     `cmd:"" help:"Migrate both databases to this program's version."`
+	Backup       backupCmd      `cmd:"" help:"Back up both databases into a directory, online."`
+	Restore      restoreCmd     `cmd:"" help:"Restore a backup into databases that do not exist yet."`
+	Bench        benchCmd       `cmd:"" help:"Benchmark append and drain on your disk or your PostgreSQL server."`
+	Health       healthCmd      `cmd:"" help:"Ask a running server whether it is ready; exit 1 if it is not. For probes."`
+	Completion   completionCmd  `cmd:"" help:"Print completions for bash, zsh or fish."`
+	Version      versionCmd     `cmd:"" help:"Print the versions of outboxweb, Go and SQLite."`
 }
 
 // Common holds the flags that every command takes.
@@ -178,6 +176,7 @@ func fillIn(parser *kong.Kong) error {
 // newParser makes the command-line parser. A broken model panics: it would be broken at every
 // start.
 func newParser(c *cli, std streams) *kong.Kong {
+	c.addActions()
 	parser, err := kong.New(c,
 		kong.Name("outboxweb"),
 		kong.Description("Keeps read models in step with an event journal, and gives operators a console."),

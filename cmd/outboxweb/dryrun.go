@@ -20,7 +20,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	d, err := runs.DryRun(ctx, st.Store, set, c.Campaign, c.seq, c.Next)
+	d, err := runs.DryRun(ctx, st.Store, set, c.Campaign, int64(c.Seq), c.Next)
 	if err != nil {
 		return err
 	}

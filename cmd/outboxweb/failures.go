@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -20,7 +22,7 @@ type failuresCmd struct {
 	List        failuresListCmd        `cmd:"" help:"Group failed and dead rows by error."`
 	Explain     failuresExplainCmd     `cmd:"" help:"Explain why an event fails: the statement, its values, and the row that is there."`
 	Projections failuresProjectionsCmd `cmd:"" help:"List events that failed in projections and quarantined them or block campaigns, newest first."`
-	Note        failuresNoteCmd        `cmd:"" help:"Annotate rows with the same error; an empty note removes it."`
+	kong.Plugins
 }
 
 type failuresListCmd struct{ jsonFlag }
@@ -101,21 +103,6 @@ func worstCampaigns(g campaign.AssessedGroup) string {
 		names = append(names, fmt.Sprintf("%s event %d", c.CampaignID, c.HeadSeq))
 	}
 	return cmp.Or(firstLine(strings.Join(names, ", "), 120), "-")
-}
-
-type failuresNoteCmd struct {
-	campaign.NoteRequest
-	jsonFlag
-}
-
-// Run pins the note.
-func (c *failuresNoteCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	note, err := st.SetGroupNote(ctx, command(c.Reason), c.Fingerprint, c.Note)
-	did := "note saved"
-	if note == nil {
-		did = "note removed"
-	}
-	return c.answer(a, err, map[string]any{"fingerprint": c.Fingerprint, "note": note}, "%s", did)
 }
 
 // failuresExplainCmd explains why projections cannot apply an event.

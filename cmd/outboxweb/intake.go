@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/alecthomas/kong"
+
 	writers "github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/intake"
-	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/delivery"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -17,10 +18,8 @@ import (
 type intakeCmd struct {
 	List       intakeListCmd       `cmd:"" default:"withargs" help:"Show the sources: state, waiting and rejected rows, last error."`
 	Rejections intakeRejectionsCmd `cmd:"" help:"List a source's rejected rows, newest first. Long ids are shortened; --json has them in full."`
-	Retry      intakeRetryCmd      `cmd:"" help:"Retry a rejected row as it is in its table now."`
-	Discard    intakeDiscardCmd    `cmd:"" help:"Delete a rejected row from its table; its event never enters the journal."`
-	HandOver   intakeHandOverCmd   `cmd:"" help:"Hand a source that belongs to another journal over to this one."`
-	Schema     intakeSchemaCmd     `cmd:"" help:"Print the statements that create the table outboxweb_intake in a service's database."`
+	kong.Plugins
+	Schema intakeSchemaCmd `cmd:"" help:"Print the statements that create the table outboxweb_intake in a service's database."`
 }
 
 // intake returns the sources of the configuration file, on the store that open opens.
@@ -79,45 +78,6 @@ func (c *intakeRejectionsCmd) Run(ctx context.Context, a *app, in *intake.Intake
 		{Print: "STATUS", Text: func(r *inbound.IntakeRejection) any { return r.Status }},
 		{Print: "REJECTED", Text: func(r *inbound.IntakeRejection) any { return r.RejectedAt }},
 		{Print: "REASON", Most: 200, Text: func(r *inbound.IntakeRejection) any { return r.Reason }},
-	})
-}
-
-type intakeRetryCmd struct {
-	inbound.RejectionKey
-	actionFlags
-}
-
-// Run retries a rejected row.
-func (c *intakeRetryCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
-	r, err := in.Retry(ctx, command(c.Reason), c.Source, c.ID)
-	return c.answer(a, err, r, "rejected row %d of source %s is retried by the server that holds the source", r.ID, r.Source)
-}
-
-type intakeDiscardCmd struct {
-	inbound.RejectionKey
-	inbound.DiscardRequest
-	jsonFlag
-}
-
-// Run discards a rejected row.
-func (c *intakeDiscardCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
-	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
-		r, err := in.Discard(ctx, o, c.Source, c.ID)
-		return c.answer(a, err, r, "rejected row %d of source %s is discarded by the server that holds the source; its campaign %s continues", r.ID, r.Source, r.CampaignID)
-	})
-}
-
-type intakeHandOverCmd struct {
-	Source string `arg:"" help:"The source, as named in the configuration file."`
-	inbound.HandOverRequest
-	jsonFlag
-}
-
-// Run hands a source over.
-func (c *intakeHandOverCmd) Run(ctx context.Context, a *app, in *intake.Intake) error {
-	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
-		h, err := in.HandOver(ctx, o, c.Source)
-		return c.answer(a, err, h, "source %s is taken from journal %s at the next read of the server that has it in its configuration", h.Source, h.From)
 	})
 }
 

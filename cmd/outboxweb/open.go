@@ -11,10 +11,12 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
 
+	"github.com/outboxweb/outboxweb/internal/actions"
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -43,7 +45,8 @@ func (a *app) migratingOptions() store.Options {
 }
 
 // execute runs a command, once its flags have passed its check. Its Run may take an open store, which is
-// closed afterwards, the alerts or the sources of the configuration file on it, or the projections.
+// closed afterwards, the alerts or the sources of the configuration file on it, the projections, or what
+// actions work on.
 func (a *app) execute(ctx context.Context, parsed *kong.Context) error {
 	if err := cmp.Or(checkValues(parsed), checkLimits(parsed)); err != nil {
 		return err
@@ -59,18 +62,19 @@ func (a *app) execute(ctx context.Context, parsed *kong.Context) error {
 			opened.Close()
 		}
 	}()
-	open := func() (st *engine.Engine, err error) {
+	open := sync.OnceValues(func() (st *engine.Engine, err error) {
 		if st, err = a.openStore(ctx, a.storeOptions()); err == nil {
 			opened = st
 		}
 		return st, err
-	}
+	})
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	for _, provider := range []any{
 		open,
 		func() (*alerts.Alerts, error) { return a.alerts(open) },
 		func() (*intake.Intake, error) { return a.intake(open) },
 		func() (*projection.Set, error) { return a.loadProjections(ctx) },
+		func() (*actions.Features, error) { return a.features(ctx, parsed.Selected().Parent.Name, open) },
 	} {
 		if err := parsed.BindToProvider(provider); err != nil {
 			return err

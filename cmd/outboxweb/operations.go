@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -127,10 +129,9 @@ func (a *app) describeOperation(d operations.OperationDetail) error {
 
 // operationsCmd lists, shows and cancels requeues of many rows.
 type operationsCmd struct {
-	List        operationsListCmd        `cmd:"" help:"List operations, newest first."`
-	Show        operationsShowCmd        `cmd:"" help:"Show an operation; exit 1 if it stopped or was cancelled."`
-	Cancel      operationsCancelCmd      `cmd:"" help:"Cancel an operation: rows not attempted stay dead."`
-	Acknowledge operationsAcknowledgeCmd `cmd:"" help:"Acknowledge the outcome of an operation."`
+	List operationsListCmd `cmd:"" help:"List operations, newest first."`
+	Show operationsShowCmd `cmd:"" help:"Show an operation; exit 1 if it stopped or was cancelled."`
+	kong.Plugins
 }
 
 type operationsListCmd struct {
@@ -164,27 +165,4 @@ func (c *operationsShowCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		return err
 	}
 	return a.printOperation(d, c.jsonFlag)
-}
-
-type operationsCancelCmd struct {
-	ID int64 `arg:"" help:"The operation's number."`
-	actionFlags
-}
-
-// Run cancels one operation.
-func (c *operationsCancelCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	op, err := st.Operations.Cancel(ctx, command(c.Reason), c.ID, "")
-	return c.answer(a, err, op, "cancelled operation %d: %s not attempted, %s in progress", op.ID, event.Count(op.Totals.Left, "row", "rows"), event.Number(op.Totals.Unwatched))
-}
-
-type operationsAcknowledgeCmd struct {
-	ID     int64  `arg:"" help:"The operation's number."`
-	Reason string `placeholder:"TEXT" help:"Your conclusion, for the audit log."`
-	jsonFlag
-}
-
-// Run acknowledges one operation.
-func (c *operationsAcknowledgeCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	op, err := st.Operations.Acknowledge(ctx, command(c.Reason), c.ID, "")
-	return c.answer(a, err, op, "acknowledged operation %d, which is %s", op.ID, op.Status)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
-	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/web/templates/projections"
 )
 
@@ -131,45 +130,6 @@ func pauseOrResume[F any](parsed *kong.Context, pause, resume F) (act F, past st
 		return resume, "resumed"
 	}
 	return pause, "paused"
-}
-
-// projectionsPauseCmd pauses or resumes a projection.
-type projectionsPauseCmd struct {
-	Name string `arg:"" help:"The projection."`
-	campaign.PauseRequest
-	jsonFlag
-}
-
-// Run does what the command's name says.
-func (c *projectionsPauseCmd) Run(ctx context.Context, a *app, set *projection.Set, st *engine.Engine, parsed *kong.Context) error {
-	act, past := pauseOrResume(parsed, st.Runs.PauseProjection, st.Runs.ResumeProjection)
-	h, err := act(ctx, command(c.Reason), c.Name, c.CampaignID, set.Infos())
-	switch {
-	case err != nil:
-		return err
-	case c.JSON:
-		return a.printJSON(h)
-	}
-	where := "for all campaigns"
-	if h.CampaignID != "" {
-		where = fmt.Sprintf("for campaign %s at event %d", h.CampaignID, h.AppliedSeq)
-	}
-	now := ""
-	if h.State != past {
-		now = "; now " + h.State
-	}
-	fmt.Fprintf(a.out, "%s projection %s %s%s\n", past, h.Projection, where, now)
-	if h.Behind > 0 {
-		fmt.Fprintf(a.out, "%s for a replay\n", event.Count(h.Behind, "campaign waits", "campaigns wait"))
-	}
-	if h.Quarantined > 0 {
-		replay := overScope("outboxweb runs start replay", replay.RunRequest{Projections: []string{h.Projection}})
-		fmt.Fprintf(a.out, "it is quarantined in %s: fix its file, then %s\n", event.Count(h.Quarantined, "campaign", "campaigns"), replay)
-	}
-	if h.BlockedByRun > 0 {
-		fmt.Fprintf(a.out, "the replay starts when run %d ends\n", h.BlockedByRun)
-	}
-	return nil
 }
 
 // failuresProjectionsCmd lists the events that projections could not follow.

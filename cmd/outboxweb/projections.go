@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -16,8 +18,7 @@ type projectionsCmd struct {
 	List   projectionsListCmd   `cmd:"" help:"List the loaded projections."`
 	Check  projectionsCheckCmd  `cmd:"" help:"Check projection files without a database."`
 	Status projectionsStatusCmd `cmd:"" help:"Show the campaigns where projections are not live, and why."`
-	Pause  projectionsPauseCmd  `cmd:"" help:"Pause a projection, for one campaign or for all; other projections continue."`
-	Resume projectionsPauseCmd  `cmd:"" help:"Resume a paused projection."`
+	kong.Plugins
 }
 
 // projectionsListCmd lists the definitions that --projections loads.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/outboxweb/outboxweb/internal/actions"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/operator"
@@ -27,19 +28,9 @@ type publishersCmd struct {
 	History publishersHistoryCmd `cmd:"" help:"Show a publisher's history over the last hour or day."`
 	Pause   publishersPauseCmd   `cmd:"" help:"Pause a publisher, or all of a name; positions do not move."`
 	Resume  publishersPauseCmd   `cmd:"" help:"Resume a paused or failed publisher, or all of a name, at once and clear their errors."`
-	Reset   publishersResetCmd   `cmd:"" help:"Clear a publisher's errors; a paused publisher stays paused."`
-	Seek    publishersSeekCmd    `cmd:"" help:"Move a publisher's position (reset its offset), repeating or skipping events."`
-	Skip    publishersSkipCmd    `cmd:"" help:"Skip the event that a publisher cannot deliver."`
-	Test    publishersTestCmd    `cmd:"" help:"Send a test event to a publisher's destination; exit 1 if it is not delivered."`
-}
-
-// subscriptionArg names a publisher as TOPIC/PUBLISHER.
-type subscriptionArg struct{ operator.SubscriptionName }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (p *subscriptionArg) UnmarshalText(text []byte) (err error) {
-	p.SubscriptionName, err = operator.ParseSubscriptionName(string(text))
-	return err
+	kong.Plugins
+	Seek publishersSeekCmd `cmd:"" help:"Move a publisher's position (reset its offset), repeating or skipping events."`
+	Test publishersTestCmd `cmd:"" help:"Send a test event to a publisher's destination; exit 1 if it is not delivered."`
 }
 
 type publishersListCmd struct {
@@ -65,13 +56,13 @@ func (c *publishersListCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 const publisherActionsShown = 10
 
 type publishersShowCmd struct {
-	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	actions.Publisher
 	jsonFlag
 }
 
 // Run shows one publisher.
 func (c *publishersShowCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	p, err := st.Publishing.Publisher(ctx, c.Publisher.SubscriptionName)
+	p, err := st.Publishing.Publisher(ctx, c.Publisher.Name.SubscriptionName)
 	if err != nil {
 		return err
 	}
@@ -142,9 +133,9 @@ func (a *app) printPublisher(p subscription.Publisher, acts []operator.AuditEntr
 }
 
 type publishersHistoryCmd struct {
-	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Range     string          `enum:"1h,6h,24h,7d" default:"1h" help:"How far back: 1h (in steps of a minute), 6h (5 minutes), 24h (15 minutes) or 7d (2 hours)."`
-	Span      string          `enum:",hour,day" default:"" help:"An older name of the range: hour is 1h, and day is 24h."`
+	actions.Publisher
+	Range string `enum:"1h,6h,24h,7d" default:"1h" help:"How far back: 1h (in steps of a minute), 6h (5 minutes), 24h (15 minutes) or 7d (2 hours)."`
+	Span  string `enum:",hour,day" default:"" help:"An older name of the range: hour is 1h, and day is 24h."`
 	jsonFlag
 }
 
@@ -154,7 +145,7 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app, st *engine.Engin
 	if c.Span != "" {
 		over = samples.OfSpan(samples.Span(c.Span))
 	}
-	history, err := st.Publishing.History(ctx, c.Publisher.SubscriptionName, over)
+	history, err := st.Publishing.History(ctx, c.Publisher.Name.SubscriptionName, over)
 	if err != nil {
 		return err
 	}
@@ -167,20 +158,10 @@ func (c *publishersHistoryCmd) Run(ctx context.Context, a *app, st *engine.Engin
 	})
 }
 
-type publisherAction struct {
-	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	actionFlags
-}
-
-// changed prints a publisher after an action on it, which returned err.
-func (c actionFlags) changed(a *app, err error, p subscription.Publisher, past string) error {
-	return c.answer(a, err, p, "%s publisher %s: it is %s at position %d of %d, lag: %s", past, p, p.Status, p.Position, p.HeadPosition, p.Lag())
-}
-
 // publishersPauseCmd pauses or resumes one publisher, or those of a name in all topics.
 type publishersPauseCmd struct {
-	Publisher *subscriptionArg `arg:"" optional:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	Name      string           `placeholder:"NAME" help:"Instead of TOPIC/PUBLISHER: the publishers of this name in all topics, at once."`
+	Publisher *actions.PublisherName `arg:"" optional:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	Name      string                 `placeholder:"NAME" help:"Instead of TOPIC/PUBLISHER: the publishers of this name in all topics, at once."`
 	actionFlags
 }
 
@@ -196,7 +177,10 @@ func (c *publishersPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine,
 	if c.Publisher != nil {
 		act, past := pauseOrResume(parsed, st.Publishing.Pause, st.Publishing.Resume)
 		p, err := act(ctx, command(c.Reason), c.Publisher.SubscriptionName)
-		return c.changed(a, err, p, past)
+		if err != nil {
+			return err
+		}
+		return c.print(a, p, "%s", actions.PublisherText(past, p))
 	}
 	act, past := pauseOrResume(parsed, st.Publishing.PauseAll, st.Publishing.ResumeAll)
 	done, err := act(ctx, command(c.Reason), c.Name)
@@ -204,32 +188,8 @@ func (c *publishersPauseCmd) Run(ctx context.Context, a *app, st *engine.Engine,
 	return c.answer(a, err, done, "%s publisher %s in %s; unchanged in %d", past, c.Name, topics, len(done.Unchanged))
 }
 
-type publishersResetCmd struct{ publisherAction }
-
-// Run clears the errors of one publisher.
-func (c *publishersResetCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	p, err := st.Publishing.Reset(ctx, command(c.Reason), c.Publisher.SubscriptionName)
-	return c.changed(a, err, p, "reset")
-}
-
-type publishersSkipCmd struct {
-	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
-	subscription.PublisherSkipRequest
-	jsonFlag
-}
-
-func (c *publishersSkipCmd) check() error { return checkSkip(c.Reason) }
-
-// Run skips the blocking event.
-func (c *publishersSkipCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
-		p, err := st.Publishing.SkipEvent(ctx, o, c.Publisher.SubscriptionName, c.Position)
-		return c.answer(a, err, p, "publisher %s skips the event at position %d; it is %s, lag: %s", p, p.Position, p.Status, p.Lag())
-	})
-}
-
 type publishersSeekCmd struct {
-	Publisher subscriptionArg `arg:"" help:"The publisher, as TOPIC/PUBLISHER."`
+	actions.Publisher
 	subscription.SeekRequest
 	jsonFlag
 }
@@ -252,11 +212,11 @@ func (c *publishersSeekCmd) Run(ctx context.Context, a *app, st *engine.Engine) 
 		return err
 	}
 	if c.DryRun {
-		seek, err := st.Publishing.PreviewSeek(ctx, c.Publisher.SubscriptionName, target)
+		seek, err := st.Publishing.PreviewSeek(ctx, c.Publisher.Name.SubscriptionName, target)
 		return c.answerSeek(a, err, seek, "would continue")
 	}
 	return a.confirming(c.Reason, c.Confirm, func(o operator.Command) error {
-		seek, err := st.Publishing.Seek(ctx, o, c.Publisher.SubscriptionName, target, nil)
+		seek, err := st.Publishing.Seek(ctx, o, c.Publisher.Name.SubscriptionName, target, nil)
 		return c.answerSeek(a, err, seek, "continues")
 	})
 }
@@ -270,11 +230,14 @@ func (c *publishersSeekCmd) answerSeek(a *app, err error, seek operator.Seek, do
 		least, event.Count(seek.Repeats, "event", "events"), least, event.Number(seek.Skips))
 }
 
-type publishersTestCmd struct{ publisherAction }
+type publishersTestCmd struct {
+	actions.Publisher
+	actionFlags
+}
 
 // Run sends a made-up event and prints the outcome.
 func (c *publishersTestCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	name := c.Publisher.SubscriptionName
+	name := c.Publisher.Name.SubscriptionName
 	sent, err := st.Publishing.Test(ctx, command(c.Reason), name, func(ctx context.Context) (subscription.TestDelivery, error) {
 		sub, err := a.subscription(name)
 		if err != nil {

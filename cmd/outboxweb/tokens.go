@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -20,7 +22,7 @@ type tokenCmd struct {
 	Create tokenCreateCmd `cmd:"" help:"Create a token and print it; it is shown only once."`
 	Hash   tokenHashCmd   `cmd:"" help:"Make a token without a database, and print its line for the file of serve --tokens-file."`
 	List   tokenListCmd   `cmd:"" help:"List tokens, the valid ones first."`
-	Revoke tokenRevokeCmd `cmd:"" help:"Revoke a token at once."`
+	kong.Plugins
 }
 
 type tokenCreateCmd struct {
@@ -97,15 +99,4 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app, st *engine.Engine) error
 		return err
 	}
 	return printList(a, c.jsonFlag, "tokens", all, system.TokenColumns(shownNow()))
-}
-
-type tokenRevokeCmd struct {
-	ID int64 `arg:"" help:"The token's number, from token list."`
-	actionFlags
-}
-
-// Run revokes the token.
-func (c *tokenRevokeCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
-	token, err := st.Tokens.RevokeToken(ctx, command(c.Reason), c.ID)
-	return c.answer(a, err, token, "revoked token %d (%s)", token.ID, token.Role)
 }

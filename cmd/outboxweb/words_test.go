@@ -236,11 +236,6 @@ func TestPapers_nameWhatIsThere(t *testing.T) {
 	}
 }
 
-const (
-	tableBegin = "<!-- flags: begin -->\n"
-	tableEnd   = "<!-- flags: end -->\n"
-)
-
 // address is what a help text has that reads as a link, or as one that is not
 // whole; the documents show it as code.
 var address = regexp.MustCompile(`[a-z]+://[^\s,;]*[^\s,;.]`)
@@ -269,13 +264,30 @@ func flagTable() string {
 	return b.String()
 }
 
-func TestDocs_flagTableIsTheFlags(t *testing.T) {
+// actionTable is the table of the commands that are made of actions, in docs/commands.md.
+func actionTable() string {
+	b := "| command | does |\n|---|---|\n"
+	for _, leaf := range newParser(new(cli), streams{}).Model.Leaves(false) {
+		name := leaf.Path()
+		for _, arg := range leaf.Positional {
+			name += " " + strings.ToUpper(arg.Name)
+		}
+		if _, made := leaf.Target.Addr().Interface().(*actionCmd); made {
+			b += "| `" + name + "` | " + leaf.Help + " |\n"
+		}
+	}
+	return b + "\n"
+}
+
+func TestDocs_tablesAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
-	const name = "docs/configuration.md"
-	before, rest, found := strings.Cut(paper(t, name), tableBegin)
-	_, after, closed := strings.Cut(rest, tableEnd)
-	must.Need(t, found && closed, "%s has no %q … %q", name, tableBegin, tableEnd)
-	mustBe(t, name, before+tableBegin+"\n"+flagTable()+tableEnd+after)
+	for name, is := range map[string]struct{ of, table string }{"docs/configuration.md": {"flags", flagTable()}, "docs/commands.md": {"actions", actionTable()}} {
+		begin, end := "<!-- "+is.of+": begin -->\n", "<!-- "+is.of+": end -->\n"
+		before, rest, found := strings.Cut(paper(t, name), begin)
+		_, after, closed := strings.Cut(rest, end)
+		must.Need(t, found && closed, "%s has no %q … %q", name, begin, end)
+		mustBe(t, name, before+begin+"\n"+is.table+end+after)
+	}
 }
 
 // The table of the three older switches in docs/configuration.md has every combination, with the

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"reflect"
 
+	"github.com/outboxweb/outboxweb/internal/actions"
 	"github.com/outboxweb/outboxweb/internal/auth"
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -16,30 +18,102 @@ import (
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
-// target is what actions are about: an address names it, and after a form its page is shown.
-type target[K any] struct {
-	of   func(*http.Request) (K, error)
-	page func(ui.Links, K) ui.URL
+// routeActions adds the routes of the actions that are bound to a use case: the API's, and the form's of
+// those whose object has a page.
+func (s *server) routeActions() {
+	features := &actions.Features{Queue: s.Queue, Maintenance: s.maintenance, Operations: s.Operations, Runs: s.Runs, Tokens: s.Tokens, Publishers: s.Publishers,
+		Intake: s.Intake, Alerts: s.Alerts, Projections: s.Projections, ViewCampaign: s.viewChanged, TestPublisher: s.testPublisher}
+	for _, action := range actions.All {
+		on, asked := action.New().Fields()
+		s.apiAction(action.Action, func(w http.ResponseWriter, r *http.Request) error {
+			_, result, err := s.perform(r, "api", decode, action, features)
+			if err != nil {
+				return err
+			}
+			return s.writeJSON(w, http.StatusOK, result)
+		}, endpoint{body: asks(reflect.TypeOf(asked).Elem()), answers: givesOf(action.Result, cmp.Or(action.Answer, "done and audited"))})
+		if _, pageless := on.(*actions.Nothing); pageless {
+			continue
+		}
+		s.formAction(action.Action, func(w http.ResponseWriter, r *http.Request) error {
+			page, _, err := s.perform(r, "page", fillForm, action, features)
+			if err != nil {
+				return err
+			}
+			to, err := s.after(r, page)
+			if err != nil {
+				return err
+			}
+			return s.done(w, r, to)
+		})
+	}
 }
 
-// actionCall performs an action that is asked for with a B, for pages and the API alike.
-type actionCall[B, K, R any] func(context.Context, operator.Command, K, B) (R, error)
+// perform reads what an action is on and what it is asked for with, and performs it. It also returns the
+// page of what it is on.
+func (s *server) perform(r *http.Request, via string, read func(*http.Request, any) error, action actions.Action, features *actions.Features) (page ui.URL, result any, err error) {
+	call := action.New()
+	on, asked := call.Fields()
+	if page, err = s.readObject(r, on); err == nil {
+		err = read(r, asked)
+	}
+	if err == nil {
+		result, err = call.Do(r.Context(), features, s.command(r, via, asked))
+	}
+	return page, result, err
+}
 
-// addAction registers an action for both a page's form and the API. The API answers with the call's
-// result; e adds to its description.
-func addAction[B, K, R any](s *server, action operator.Action, on target[K], do actionCall[B, K, R], e endpoint) {
-	s.formAction(action, func(w http.ResponseWriter, r *http.Request) error {
-		about, _, err := perform(s, r, "page", fillForm, on.of, do)
-		if err != nil {
-			return err
-		}
-		to, err := s.after(r, on.page(s.linksOf(r), about))
-		if err != nil {
-			return err
-		}
-		return s.done(w, r, to)
-	})
-	addAPIAction(s, action, on.of, do, e)
+// readObject reads what an action is on from the address of its route, and returns the page of that.
+func (s *server) readObject(r *http.Request, on any) (page ui.URL, err error) {
+	l := s.linksOf(r)
+	switch on := on.(type) {
+	case *actions.Row:
+		var row event.RowKey
+		row, err = rowParam(r)
+		on.CampaignID, on.Seq, page = row.CampaignID, actions.Seq(row.Seq), l.Event(row.CampaignID, row.Seq)
+	case *actions.Campaign:
+		on.ID, err = campaignParam(r)
+		page = l.Campaign(on.ID)
+	case *actions.Projection:
+		on.Name, err = param(r, "name")
+		page = l.Projection(on.Name)
+	case *actions.Publisher:
+		on.Name.SubscriptionName, err = subscriptionParam(r)
+		page = l.Publisher(on.Name.SubscriptionName)
+	case *actions.Publishers:
+		on.Name, err = param(r, "publisher")
+		page = l.Publishers()
+	case *actions.Operation:
+		on.ID, err = operationParam(r)
+		page = l.OperationOf(on.ID)
+	case *actions.Run:
+		on.ID, err = runParam(r)
+		page = l.RunOf(on.ID)
+	case *actions.Token:
+		on.ID, err = tokenParam(r)
+		page = l.Tokens()
+	case *actions.Source:
+		on.Name, err = param(r, "source")
+		page = l.SourceOf(on.Name)
+	case *inbound.RejectionKey:
+		*on, err = rejectionParam(r)
+		page = l.SourceOf(on.Source)
+	case *actions.Rule:
+		on.Name, err = param(r, "rule")
+		page = l.Alerts()
+	case *actions.Receiver:
+		on.Name, err = param(r, "receiver")
+		page = l.Alerts()
+	case *actions.ErrorGroup: // which a form names, as the body of the API does
+		on.Fingerprint = r.PostForm.Get("fingerprint")
+		page = l.FailureGroup(on.Fingerprint)
+	}
+	return page, err
+}
+
+// viewChanged is how an action answers with the campaign that it changed.
+func (s *server) viewChanged(ctx context.Context, c campaign.Campaign) campaignView {
+	return s.viewCampaign(c, s.around(ctx))
 }
 
 // starter starts work that goes on after the answer, which is asked for with a B.
@@ -51,7 +125,7 @@ type starter[B, R any] struct {
 }
 
 // addStart registers an action that starts work for both a page's form and the API.
-func addStart[B, R any](s *server, action operator.Action, work starter[B, R], e endpoint) {
+func addStart[B, R any](s *server, action operator.Action, work starter[B, R]) {
 	s.formAction(action, func(w http.ResponseWriter, r *http.Request) error {
 		asked, err := work.form(r)
 		if err != nil {
@@ -63,7 +137,6 @@ func addStart[B, R any](s *server, action operator.Action, work starter[B, R], e
 		}
 		return s.done(w, r, work.page(s.linksOf(r), started))
 	})
-	e.body, e.answers = takes[B](), starts[R]()
 	s.apiAction(action, func(w http.ResponseWriter, r *http.Request) error {
 		var asked B
 		if err := decode(r, &asked); err != nil {
@@ -75,7 +148,7 @@ func addStart[B, R any](s *server, action operator.Action, work starter[B, R], e
 		}
 		w.Header().Set("Location", string(work.api(s.linksOf(r).API(), started)))
 		return s.writeJSON(w, http.StatusAccepted, started)
-	}, e)
+	}, endpoint{body: takes[B](), answers: starts[R]()})
 }
 
 // Where what was started is shown.
@@ -90,40 +163,6 @@ func rehearsalStarted(l ui.Links, r replay.Run) ui.URL {
 		return l.RunOf(r.ID)
 	}
 	return l.Rehearsal(r.ID)
-}
-
-// addAPIAction is addAction for an action whose form is not the API's.
-func addAPIAction[B, K, R any](s *server, action operator.Action, of func(*http.Request) (K, error), do actionCall[B, K, R], e endpoint) {
-	if e.answers == nil {
-		e.answers = gives[R]("done and audited")
-	}
-	if e.body.types == nil {
-		e.body = asks[B]()
-	}
-	s.apiAction(action, func(w http.ResponseWriter, r *http.Request) error {
-		_, result, err := perform(s, r, "api", decode, of, do)
-		if err != nil {
-			return err
-		}
-		return s.writeJSON(w, http.StatusOK, result)
-	}, e)
-}
-
-// perform reads what an action is about and what it is asked for with, and performs it.
-func perform[B, K, R any](s *server, r *http.Request, via string, read func(*http.Request, any) error, of func(*http.Request) (K, error), do actionCall[B, K, R]) (about K, result R, err error) {
-	if about, err = of(r); err != nil {
-		return about, result, err
-	}
-	var asked B
-	if err = read(r, &asked); err == nil {
-		result, err = do(r.Context(), s.command(r, via, asked), about, asked)
-	}
-	return about, result, err
-}
-
-// with adapts a call that needs no more than the command, which has what it is asked for with.
-func with[B, K, R any](do func(context.Context, operator.Command, K) (R, error)) actionCall[B, K, R] {
-	return func(ctx context.Context, o operator.Command, about K, _ B) (R, error) { return do(ctx, o, about) }
 }
 
 // command returns the command for a store method that a request asks for.
@@ -156,42 +195,3 @@ func (s *server) after(r *http.Request, own ui.URL) (ui.URL, error) {
 }
 
 func fillForm(r *http.Request, form any) error { return fill(form, r.PostForm) }
-
-// What actions are about.
-var (
-	onRows           = target[event.RowKey]{rowParam, func(l ui.Links, row event.RowKey) ui.URL { return l.Event(row.CampaignID, row.Seq) }}
-	onCampaigns      = target[string]{campaignParam, ui.Links.Campaign}
-	onTokens         = target[int64]{tokenParam, func(l ui.Links, _ int64) ui.URL { return l.Tokens() }}
-	onOperations     = target[int64]{operationParam, ui.Links.OperationOf}
-	onRuns           = target[int64]{runParam, ui.Links.RunOf}
-	onProjections    = target[string]{pathParam("name"), ui.Links.Projection}
-	onPublishers     = target[operator.SubscriptionName]{subscriptionParam, ui.Links.Publisher}
-	onPublisherNames = target[string]{pathParam("publisher"), func(l ui.Links, _ string) ui.URL { return l.Publishers() }}
-	onErrors         = target[string]{func(r *http.Request) (string, error) { return r.PostForm.Get("fingerprint"), nil }, ui.Links.FailureGroup}
-	onSources        = target[string]{pathParam("source"), ui.Links.SourceOf}
-	onRejections     = target[inbound.RejectionKey]{rejectionParam, func(l ui.Links, row inbound.RejectionKey) ui.URL { return l.SourceOf(row.Source) }}
-	nothing          = func(*http.Request) (none struct{}, err error) { return none, nil }
-)
-
-// onAlerts is the rule or the receiver that an address names.
-func onAlerts(name string) target[string] {
-	return target[string]{pathParam(name), func(l ui.Links, _ string) ui.URL { return l.Alerts() }}
-}
-
-// onRow adapts an action of the store on a row to one on its key.
-func onRow[B, R any](do func(ctx context.Context, o operator.Command, campaign string, seq int64) (R, error)) actionCall[B, event.RowKey, R] {
-	return func(ctx context.Context, o operator.Command, row event.RowKey, _ B) (R, error) {
-		return do(ctx, o, row.CampaignID, row.Seq)
-	}
-}
-
-// viewed makes an action on a campaign answer with the changed campaign.
-func (s *server) viewed(act func(context.Context, operator.Command, string) (campaign.Campaign, error)) actionCall[operator.ActionRequest, string, campaignView] {
-	return func(ctx context.Context, o operator.Command, id string, _ operator.ActionRequest) (campaignView, error) {
-		c, err := act(ctx, o, id)
-		if err != nil {
-			return campaignView{}, err
-		}
-		return s.viewCampaign(c, s.around(ctx)), nil
-	}
-}

@@ -45,12 +45,10 @@ func (s *server) apiSeekPublisher(w http.ResponseWriter, r *http.Request) error 
 	return s.writeJSON(w, http.StatusOK, seek)
 }
 
-// testPublisher sends a made-up event to a publisher's destination and records the outcome.
-func (s *server) testPublisher(ctx context.Context, o operator.Command, name operator.SubscriptionName) (subscription.TestDelivery, error) {
-	return s.Publishers.Test(ctx, o, name, func(ctx context.Context) (subscription.TestDelivery, error) {
-		if s.TestPublisher == nil {
-			return subscription.TestDelivery{}, event.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
-		}
-		return s.TestPublisher(ctx, name)
-	})
+// testPublisher sends a made-up event to a publisher's destination.
+func (s *server) testPublisher(ctx context.Context, name operator.SubscriptionName) (subscription.TestDelivery, error) {
+	if s.TestPublisher == nil {
+		return subscription.TestDelivery{}, event.Conflict("publisher %s is not in this server's configuration; send the test from a server that has it", name)
+	}
+	return s.TestPublisher(ctx, name)
 }

@@ -20,6 +20,7 @@ import (
 const apiPrefix = "/api/v1"
 
 func (s *server) routeAPI() {
+	s.routeActions()
 	s.routeSystemAPI()
 	s.routeRowsAPI()
 	s.routeCampaignsAPI()
@@ -57,12 +58,6 @@ func (s *server) routeSystemAPI() {
 		summary: "Campaigns with events that have neither been applied nor have a row",
 		answers: gives[items[campaign.Gap]]("the gaps"),
 	})
-	addAPIAction(s, operator.ActionRepairGaps, nothing, func(ctx context.Context, o operator.Command, _ struct{}, _ operator.ActionRequest) (campaign.Repaired, error) {
-		return s.maintenance.RepairGaps(ctx, o)
-	}, endpoint{
-		id: "repairGaps", tag: tagSystem,
-		summary: "Enqueue every unapplied event of every campaign again",
-	})
 	s.apiGet("/instances", serveJSONList(s, s.viewInstances), endpoint{
 		id: "listInstances", tag: tagSystem,
 		summary: "Instances of the last week and the leases they hold",
@@ -88,35 +83,10 @@ func (s *server) routeRowsAPI() {
 		query:   queryOf(campaign.RowFilter{}),
 		answers: gives[event.Page[campaign.Row]]("a page of rows"),
 	})
-	addAPIAction(s, operator.ActionRequeueMany, nothing, func(ctx context.Context, o operator.Command, _ struct{}, asked campaign.RequeueRequest) (campaign.Requeued, error) {
-		return s.Queue.RequeueDead(ctx, o, asked.Filter())
-	}, endpoint{
-		id: "requeueRows", tag: tagRows,
-		summary: "Requeue dead rows that match, in order of next attempt, then seq",
-	})
-	addAPIAction(s, operator.ActionRetryMany, nothing, func(ctx context.Context, o operator.Command, _ struct{}, asked campaign.RetryRequest) (campaign.Retried, error) {
-		return s.Queue.RetryFailed(ctx, o, asked.Filter())
-	}, endpoint{
-		id: "retryRows", tag: tagRows,
-		summary: "Retry failed heads now, in order of next attempt",
-		answers: gives[campaign.Retried]("how many were made due"),
-	})
 	s.apiGet("/rows/{campaign}/{seq}", reply(s, rowParam, s.viewRow), endpoint{
 		id: "getRow", tag: tagRows,
 		summary: "One row with its event, attempts and activity",
 		answers: gives[rowView]("the row"),
-	})
-	addAction(s, operator.ActionRequeue, onRows, onRow[campaign.RequeueRowRequest](s.Queue.RequeueRow), endpoint{
-		id: "requeueRow", tag: tagRows,
-		summary: "A dead row becomes pending, attempts 0, due now",
-	})
-	addAction(s, operator.ActionRetry, onRows, onRow[operator.ActionRequest](s.Queue.RetryRow), endpoint{
-		id: "retryRow", tag: tagRows,
-		summary: "A failed head becomes due now",
-	})
-	addAction(s, operator.ActionDeadLetter, onRows, onRow[operator.ActionRequest](s.Queue.DeadLetterRow), endpoint{
-		id: "deadLetterRow", tag: tagRows,
-		summary: "A failing head becomes dead and is not retried until it is requeued",
 	})
 	s.apiGet("/rows/{campaign}/{seq}/dry-run", serveJSON(s, s.readDryRun), endpoint{
 		id: "dryRunRow", tag: tagRows,
@@ -153,18 +123,6 @@ func (s *server) routeCampaignsAPI() {
 		summary: "How far each loaded projection is in a campaign",
 		answers: gives[items[campaign.Cursor]]("the projections' cursors"),
 	})
-	addAction(s, operator.ActionPause, onCampaigns, s.viewed(s.Queue.PauseCampaign), endpoint{
-		id: "pauseCampaign", tag: tagCampaigns,
-		summary: "Pause a campaign: no worker applies its events until it is resumed",
-	})
-	addAction(s, operator.ActionResume, onCampaigns, s.viewed(s.Queue.ResumeCampaign), endpoint{
-		id: "resumeCampaign", tag: tagCampaigns,
-		summary: "Resume a campaign",
-	})
-	addAction(s, operator.ActionReplay, onCampaigns, with[operator.ActionRequest](s.Queue.ReplayCampaign), endpoint{
-		id: "replayCampaign", tag: tagCampaigns,
-		summary: "Enqueue every unapplied event of the campaign again",
-	})
 	s.apiGet("/campaigns/{campaign}/history", replyAbout(s, campaignParam, s.readRange, s.readCampaignHistory), endpoint{
 		id: "getCampaignHistory", tag: tagCampaigns,
 		summary:  "How far behind a campaign was over a range, per minute, or per quarter of an hour where the range is long or old",
@@ -197,10 +155,6 @@ func (s *server) routeCampaignsAPI() {
 
 // routeEventsAPI adds the API's routes about events of the journal.
 func (s *server) routeEventsAPI() {
-	addAction(s, operator.ActionSkip, onRows, onRow[campaign.SkipRequest](s.Queue.SkipEvent), endpoint{
-		id: "skipEvent", tag: tagEvents,
-		summary: "Skip a failed or dead head: it is never applied, and the rows waiting behind it are released",
-	})
 	s.apiGet("/campaigns/{campaign}/events", replyAbout(s, campaignParam, filter[eventsQuery](s), s.readEvents), endpoint{
 		id: "listEvents", tag: tagEvents,
 		summary: "The events of a campaign, in order",
@@ -215,11 +169,8 @@ func (s *server) routeEventsAPI() {
 		answers: gives[search.FoundEvents]("a page of events"),
 	})
 	s.apiAction(operator.ActionAppend, s.apiAppend, endpoint{
-		id: "appendEvents", tag: tagEvents,
-		summary: "Append one event, or a batch, all or nothing",
-		details: "A batch has at most 10,000 events (see --max-events-per-append) and twice as many tags in total; a body has at most 16 MiB. The first refused event is named, and later ones are not checked. Large bodies share a memory limit: if there is no room in time, the answer is 503 with Retry-After.",
-		query:   queryOf(waitQuery{}).only("wait", "timeout"),
-		body:    takes[appendbody.NewEvent]().or(takes[appendbody.Batch]()),
+		query: queryOf(waitQuery{}).only("wait", "timeout"),
+		body:  takes[appendbody.NewEvent]().or(takes[appendbody.Batch]()),
 		answers: []apiAnswer{
 			givesEither[appendAnswer, batchAnswer](http.StatusOK, "every event was already there"),
 			givesEither[appendAnswer, batchAnswer](http.StatusCreated, "appended"),
@@ -257,15 +208,7 @@ func (s *server) routeEventsAPI() {
 		answers:  payloadAnswers,
 		refusals: []refusal{refusedHidden, refusedRange},
 	})
-	addAction(s, operator.ActionUnskip, onRows, onRow[operator.ActionRequest](s.Queue.UnskipEvent), endpoint{
-		id: "unskipEvent", tag: tagEvents,
-		summary: "Undo a skip, as long as no later event has been applied",
-		details: "The event is applied like any other.",
-	})
-	addAPIAction(s, operator.ActionReveal, rowParam, s.revealEvent, endpoint{
-		id: "revealEvent", tag: tagEvents,
-		summary: "The event without redaction: an audited action of an admin that requires a reason",
-		details: "Every read is audited.",
+	s.apiAction(operator.ActionReveal, s.apiReveal, endpoint{
 		body:    takes[operator.ActionRequest](),
 		answers: gives[event.Event]("the event as it is stored"),
 	})
@@ -288,11 +231,6 @@ func (s *server) routeFailuresAPI() {
 		id: "listFailureGroups", tag: tagFailures,
 		summary: "Failed and dead rows grouped by error fingerprint",
 		answers: gives[failureGroups]("the groups, those with the most dead rows first"),
-	})
-	addAction(s, operator.ActionNoteErrors, onErrors, s.setGroupNote, endpoint{
-		id: "noteFailureGroup", tag: tagFailures,
-		summary: "Annotate an error",
-		answers: gives[noted]("the current note"),
 	})
 	s.apiGet("/failures", reply(s, failureFilter(""), s.Store.ReadModel().Failures), endpoint{
 		id: "listFailures", tag: tagFailures,
@@ -328,10 +266,5 @@ func (s *server) routeTokensAPI() {
 		id: "listTokens", tag: tagTokens,
 		summary: "API tokens, valid ones first; for admins",
 		answers: gives[items[operator.Token]]("the latest 1,000, and those of the server's file of tokens"),
-	})
-	addAction(s, operator.ActionTokenRevoke, onTokens, with[operator.ActionRequest](s.Tokens.RevokeToken), endpoint{
-		id: "revokeToken", tag: tagTokens,
-		summary: "Revoke a token at once; for admins",
-		answers: gives[operator.Token]("the token"),
 	})
 }

@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
@@ -21,10 +20,7 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(operations.OperationFilter{}),
 		answers: gives[event.Page[operations.Operation]]("a page of operations"),
 	})
-	addStart(s, operator.ActionOperationStart, starter[operations.OperationStartRequest, operations.Operation]{readOperationForm, s.startOperation, operationStarted, operationStarted}, endpoint{
-		id: "startOperation", tag: tagOperations,
-		summary: "Requeue dead rows as an operation: a fixed set of rows, in waves, watched",
-	})
+	addStart(s, operator.ActionOperationStart, starter[operations.OperationStartRequest, operations.Operation]{readOperationForm, s.startOperation, operationStarted, operationStarted})
 	s.apiAdd(route{method: http.MethodPost, pattern: "/operations/preview", role: operator.RoleViewer}, s.handle(s.jsonInput(serveJSON(s, s.readOperationPreview))), endpoint{ // a query too long for an address
 		id: "previewOperation", tag: tagOperations,
 		summary: "What an operation would do; changes nothing",
@@ -42,14 +38,6 @@ func (s *server) routeOperationsAPI() {
 		query:   queryOf(operations.OperationRowFilter{}),
 		answers: gives[event.Page[operations.OperationRow]]("a page of rows"),
 	})
-	addAction(s, operator.ActionOperationCancel, onOperations, asSeen(s.Operations.Cancel), endpoint{
-		id: "cancelOperation", tag: tagOperations,
-		summary: "Cancel an operation: rows not attempted stay dead, rows in progress continue",
-	})
-	addAction(s, operator.ActionOperationAcknowledge, onOperations, asSeen(s.Operations.Acknowledge), endpoint{
-		id: "acknowledgeOperation", tag: tagOperations,
-		summary: "Acknowledge the outcome of an operation",
-	})
 }
 
 // routeRunsAPI adds the API's routes about replays, rebuilds and verifies.
@@ -60,14 +48,8 @@ func (s *server) routeRunsAPI() {
 		query:   queryOf(replay.RunFilter{}),
 		answers: gives[event.Page[replay.Run]]("a page of runs"),
 	})
-	addStart(s, operator.ActionRunStart, starter[replay.RunStartRequest, replay.Run]{readRunForm, s.startRun, runStarted, runStarted}, endpoint{
-		id: "startRun", tag: tagRuns,
-		summary: "Start a replay, verify or rebuild; 409 names the blocking run",
-	})
-	addStart(s, operator.ActionRehearse, starter[replay.RehearsalStartRequest, replay.Run]{s.readRehearsalForm, s.startRehearsal, runStarted, rehearsalStarted}, endpoint{
-		id: "rehearse", tag: tagRuns,
-		summary: "Try changed projection files on copies of blocked campaigns",
-	})
+	addStart(s, operator.ActionRunStart, starter[replay.RunStartRequest, replay.Run]{readRunForm, s.startRun, runStarted, runStarted})
+	addStart(s, operator.ActionRehearse, starter[replay.RehearsalStartRequest, replay.Run]{s.readRehearsalForm, s.startRehearsal, runStarted, rehearsalStarted})
 	s.apiGet("/rehearsals/{run}", reply(s, runParam, s.readRehearsal), endpoint{
 		id: "getRehearsal", tag: tagRuns,
 		summary: "One rehearsal: its run and its answer so far",
@@ -77,14 +59,6 @@ func (s *server) routeRunsAPI() {
 		id: "getRun", tag: tagRuns,
 		summary: "One run: its progress and outcome",
 		answers: gives[replay.Run]("the run"),
-	})
-	addAction(s, operator.ActionRunCancel, onRuns, with[operator.ReasonRequest](s.Runs.Cancel), endpoint{
-		id: "cancelRun", tag: tagRuns,
-		summary: "Cancel a run: finished campaigns stay done, the others are unchanged",
-	})
-	addAction(s, operator.ActionRunResume, onRuns, with[operator.ReasonRequest](s.resumeRun), endpoint{
-		id: "resumeRun", tag: tagRuns,
-		summary: "Resume an interrupted or failed run where it stopped",
 	})
 	s.apiGet("/runs/{run}/results", reply(s, resultFilter, s.Runs.Results), endpoint{
 		id: "listRunResults", tag: tagRuns,
@@ -127,16 +101,6 @@ func (s *server) routeProjectionsAPI() {
 		query:   queryOf(campaign.CursorFilter{}),
 		answers: gives[event.Page[campaign.CampaignCursor]]("a page of its cursors"),
 	})
-	addAction(s, operator.ActionProjectionPause, onProjections, s.pauseProjection, endpoint{
-		id: "pauseProjection", tag: tagProjections,
-		summary: "Pause a projection for a campaign or for all; the others keep going",
-		answers: gives[campaign.ProjectionPause]("the outcome"),
-	})
-	addAction(s, operator.ActionProjectionResume, onProjections, s.resumeProjection, endpoint{
-		id: "resumeProjection", tag: tagProjections,
-		summary: "Resume a paused projection; where it missed events, it is behind until a replay",
-		answers: gives[campaign.ProjectionPause]("the outcome"),
-	})
 }
 
 func (s *server) routePublishersAPI() {
@@ -157,44 +121,7 @@ func (s *server) routePublishersAPI() {
 		query:   queryOf(rangeQuery{}),
 		answers: gives[publishing.PublisherHistory]("the history; steps without a record have no point"),
 	})
-	addAction(s, operator.ActionPublisherPause, onPublishers, with[operator.ReasonRequest](s.Publishers.Pause), endpoint{
-		id: "pausePublisher", tag: tagPublishers,
-		summary: "Pause a publisher; a batch in flight finishes first",
-	})
-	addAction(s, operator.ActionPublisherResume, onPublishers, with[operator.ReasonRequest](s.Publishers.Resume), endpoint{
-		id: "resumePublisher", tag: tagPublishers,
-		summary: "Resume a paused or failed publisher at once, with its errors cleared",
-	})
-	addAction(s, operator.ActionPublisherPauseAll, onPublisherNames, with[operator.ReasonRequest](s.Publishers.PauseAll), endpoint{
-		id: "pausePublisherInAllTopics", tag: tagPublishers,
-		summary: "Pause the publishers of a name in all topics at once",
-		answers: gives[subscription.PublishersChange]("the publishers that were paused, and those that were paused already"),
-	})
-	addAction(s, operator.ActionPublisherResumeAll, onPublisherNames, with[operator.ReasonRequest](s.Publishers.ResumeAll), endpoint{
-		id: "resumePublisherInAllTopics", tag: tagPublishers,
-		summary: "Resume the paused and failed publishers of a name in all topics at once, with their errors cleared",
-		answers: gives[subscription.PublishersChange]("the publishers that were resumed, and those that were active without errors"),
-	})
-	addAction(s, operator.ActionPublisherReset, onPublishers, with[operator.ReasonRequest](s.Publishers.Reset), endpoint{
-		id: "resetPublisher", tag: tagPublishers,
-		summary: "Clear a publisher's errors; a pause stays",
-	})
-	addAction(s, operator.ActionPublisherSkip, onPublishers, func(ctx context.Context, o operator.Command, name operator.SubscriptionName, asked subscription.PublisherSkipRequest) (subscription.Publisher, error) {
-		return s.Publishers.SkipEvent(ctx, o, name, asked.Position)
-	}, endpoint{
-		id: "skipPublisherEvent", tag: tagPublishers,
-		summary: "Skip the event that a publisher cannot deliver",
-	})
-	addAction(s, operator.ActionPublisherTest, onPublishers, with[operator.ReasonRequest](s.testPublisher), endpoint{
-		id: "testPublisher", tag: tagPublishers,
-		summary: "Send a test event to a publisher's destination",
-		answers: gives[subscription.TestDelivery]("the outcome, also when it was not delivered"),
-	})
-	s.apiAdd(route{method: http.MethodPost, pattern: operator.ActionPublisherSeek.Info().Path, role: operator.RoleViewer, action: operator.ActionPublisherSeek},
-		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{ // the handler checks the action's role itself, unless it is a dry run
-			id: "seekPublisher", tag: tagPublishers,
-			summary: "Move a publisher's position (reset its offset), repeating or skipping events",
-			body:    takes[subscription.SeekRequest](),
-			answers: gives[operator.Seek]("done and audited; for a dry run, what would be done"),
-		})
+	seek := operator.ActionPublisherSeek
+	s.apiAdd(route{method: http.MethodPost, pattern: seek.Info().Path, role: operator.RoleViewer, action: seek}, // the handler checks the action's role itself, unless it is a dry run
+		s.handle(s.jsonInput(s.apiSeekPublisher)), endpoint{body: takes[subscription.SeekRequest](), answers: gives[operator.Seek]("done and audited; for a dry run, what would be done")})
 }

@@ -25,11 +25,6 @@ func (s *server) startRun(ctx context.Context, o operator.Command, asked replay.
 	return s.Runs.Start(ctx, o, order, s.Projections)
 }
 
-// resumeRun resumes a run with the loaded projections.
-func (s *server) resumeRun(ctx context.Context, o operator.Command, id int64) (replay.Run, error) {
-	return s.Runs.Resume(ctx, o, id, s.Projections)
-}
-
 func (s *server) readRunLog(ctx context.Context, id int64, q paging) (event.Page[replay.RunLine], error) {
 	return s.Runs.Log(ctx, id, q.Cursor, q.Limit)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/request"
 )
 
@@ -44,6 +45,14 @@ const (
 	tagAudit       apiTag = "audit"
 	tagTokens      apiTag = "tokens"
 )
+
+// of completes the description of a route that performs an action with what the action says of itself.
+func (e endpoint) of(action operator.Action) endpoint {
+	if info := action.Info(); action != "" {
+		e.id, e.tag, e.summary, e.details = info.ID, apiTag(info.Tag), info.Summary, info.Details
+	}
+	return e
+}
 
 // queryParameter is a field of a struct that fill sets from a query.
 type queryParameter struct {
@@ -109,12 +118,8 @@ type requestBody struct {
 func takes[T any]() requestBody { return requestBody{[]reflect.Type{reflect.TypeFor[T]()}, true} }
 
 // asks returns a body that is required if one of its fields is.
-func asks[T any]() requestBody {
-	body := takes[T]()
-	body.required = slices.ContainsFunc(request.Fields(body.types[0]), func(f reflect.StructField) bool {
-		return strings.HasPrefix(f.Tag.Get("validate"), "required") || strings.HasPrefix(f.Tag.Get("api"), "required")
-	})
-	return body
+func asks(t reflect.Type) requestBody {
+	return requestBody{[]reflect.Type{t}, slices.ContainsFunc(request.Fields(t), request.Required)}
 }
 
 // or returns a body of either type.
@@ -136,10 +141,10 @@ const (
 )
 
 // gives returns the answer 200 with a T as JSON.
-func gives[T any](text string) []apiAnswer { return []apiAnswer{givesAt[T](http.StatusOK, text)} }
+func gives[T any](text string) []apiAnswer { return givesOf(reflect.TypeFor[T](), text) }
 
-func givesAt[T any](status int, text string) apiAnswer {
-	return apiAnswer{status: status, text: text, content: map[string][]reflect.Type{mediaJSON: {reflect.TypeFor[T]()}}}
+func givesOf(t reflect.Type, text string) []apiAnswer {
+	return []apiAnswer{{status: http.StatusOK, text: text, content: map[string][]reflect.Type{mediaJSON: {t}}}}
 }
 
 // givesEither returns an answer with an A or a B as JSON.
@@ -155,9 +160,9 @@ func givesFile[T any]() []apiAnswer {
 
 // starts returns the answer 202 with the started work, which the header Location leads to.
 func starts[T any]() []apiAnswer {
-	a := givesAt[T](http.StatusAccepted, "started and audited")
-	a.located = true
-	return []apiAnswer{a}
+	a := gives[T]("started and audited")
+	a[0].status, a[0].located = http.StatusAccepted, true
+	return a
 }
 
 // refusal is an error answer.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/inbound"
-	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/web/templates/delivery"
 )
 
@@ -54,17 +53,11 @@ func rejectionParam(r *http.Request) (row inbound.RejectionKey, err error) {
 	return row, err
 }
 
-func onRejection[B, R any](do func(context.Context, operator.Command, string, int64) (R, error)) actionCall[B, inbound.RejectionKey, R] {
-	return func(ctx context.Context, o operator.Command, row inbound.RejectionKey, _ B) (R, error) {
-		return do(ctx, o, row.Source, row.ID)
-	}
-}
-
 func (s *server) readRejections(ctx context.Context, source string, q paging) (event.Page[inbound.IntakeRejection], error) {
 	return s.Intake.Rejections(ctx, source, q.Cursor, q.Limit)
 }
 
-// routeIntakeAPI adds the API's routes about sources, and the forms of their actions.
+// routeIntakeAPI adds the API's routes about sources.
 func (s *server) routeIntakeAPI() {
 	s.apiGet("/intake", serveJSON(s, func(r *http.Request) (intakeList, error) {
 		all, err := s.Intake.States(r.Context())
@@ -80,20 +73,5 @@ func (s *server) routeIntakeAPI() {
 		summary: "Rejected rows of a source, newest first, including discarded ones",
 		query:   queryOf(paging{}),
 		answers: gives[event.Page[inbound.IntakeRejection]]("a page of rejected rows"),
-	})
-	addAction(s, operator.ActionIntakeRetry, onRejections, onRejection[operator.ReasonRequest](s.Intake.Retry), endpoint{
-		id: "retryRejection", tag: tagIntake,
-		summary: "Retry a rejected row, as it is in its table then",
-		details: "The server that holds the source does it at its next read. A row that fails again is rejected with the new reason; one that is gone from its table no longer blocks its campaign.",
-	})
-	addAction(s, operator.ActionIntakeDiscard, onRejections, onRejection[inbound.DiscardRequest](s.Intake.Discard), endpoint{
-		id: "discardRejection", tag: tagIntake,
-		summary: "Discard a rejected row: it is deleted from its table, and its event never enters the journal",
-		details: "The server that holds the source does it at its next read. The row's content stays in the rejection.",
-	})
-	addAction(s, operator.ActionIntakeHandOver, onSources, with[inbound.HandOverRequest](s.Intake.HandOver), endpoint{
-		id: "handOverSource", tag: tagIntake,
-		summary: "Hand a source that belongs to another journal over to this one",
-		details: "The server that has the source in its configuration takes it at its next read, within 30 s, unless it belongs to a third journal by then. The journal that had it is refused from then on.",
 	})
 }

@@ -48,7 +48,7 @@ var schemaNames = map[string]string{
 	"rowView":        "RowDetail",
 	"DeadRows":       "OperationFilter",
 	"verifications":  "VerificationList",
-	"noted":          "GroupNoted",
+	"Noted":          "GroupNoted",
 	"RequeueFilter":  "OperationSelection",
 }
 

@@ -65,13 +65,6 @@ func previewed(r *http.Request) (order operations.OperationRequest, err error) {
 	return asked.Order()
 }
 
-// asSeen adapts an action of the store to an operation that must be as the caller saw it.
-func asSeen(do func(ctx context.Context, o operator.Command, id int64, seen operations.OperationStatus) (operations.Operation, error)) actionCall[operations.OperationActionRequest, int64, operations.Operation] {
-	return func(ctx context.Context, o operator.Command, id int64, asked operations.OperationActionRequest) (operations.Operation, error) {
-		return do(ctx, o, id, asked.Seen())
-	}
-}
-
 func (s *server) startOperation(ctx context.Context, o operator.Command, asked operations.OperationStartRequest) (operations.Operation, error) {
 	order, err := asked.Order()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
-	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/overview"
 )
@@ -41,11 +40,6 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderActed(w, r, p, pageOf(overview.FailuresPage, view), pageOf(overview.FailuresLive, view))
 }
 
-func (s *server) setGroupNote(ctx context.Context, o operator.Command, _ string, asked campaign.NoteRequest) (noted, error) {
-	note, err := s.Store.SetGroupNote(ctx, o, asked.Fingerprint, asked.Note)
-	return noted{Fingerprint: asked.Fingerprint, Note: note}, err
-}
-
 // retryGroupForm makes the failed rows of one error due now.
 func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 	var form campaign.NoteRequest
@@ -57,12 +51,6 @@ func (s *server) retryGroupForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.done(w, r, s.linksOf(r).FailureGroup(form.Fingerprint))
-}
-
-// noted is the answer to pinning a note.
-type noted struct {
-	Fingerprint string              `json:"fingerprint" redact:"-"`
-	Note        *campaign.GroupNote `json:"note"` // nil when it was removed
 }
 
 // failureGroups are the errors that rows have in common.

@@ -65,14 +65,6 @@ func (s *server) projectionCursors(ctx context.Context, filter campaign.CursorFi
 	return s.Runs.ProjectionCursors(ctx, filter, known)
 }
 
-func (s *server) pauseProjection(ctx context.Context, o operator.Command, name string, asked campaign.PauseRequest) (campaign.ProjectionPause, error) {
-	return s.Runs.PauseProjection(ctx, o, name, asked.CampaignID, s.Projections)
-}
-
-func (s *server) resumeProjection(ctx context.Context, o operator.Command, name string, asked campaign.PauseRequest) (campaign.ProjectionPause, error) {
-	return s.Runs.ResumeProjection(ctx, o, name, asked.CampaignID, s.Projections)
-}
-
 // failureFilter reads the failure filter of a request; unless is the default status.
 func failureFilter(unless campaign.FailureStatus) func(*http.Request) (campaign.FailureFilter, error) {
 	return func(r *http.Request) (f campaign.FailureFilter, err error) {

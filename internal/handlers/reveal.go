@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
@@ -14,7 +13,7 @@ import (
 // revealForm answers with an event's page on which nothing is hidden. It has no address that could
 // be requested again: neither browsers nor htmx keep it.
 func (s *server) revealForm(w http.ResponseWriter, r *http.Request) error {
-	row, revealed, err := perform(s, r, "page", fillForm, rowParam, s.reveal)
+	row, revealed, err := s.reveal(r, "page", fillForm)
 	if err != nil {
 		return err
 	}
@@ -32,12 +31,23 @@ type revealedEvent struct {
 	event.Event `redact:"-"`
 }
 
-func (s *server) reveal(ctx context.Context, o operator.Command, row event.RowKey, _ operator.ActionRequest) (campaign.Revealed, error) {
-	return s.Store.Reveal(ctx, o, row.CampaignID, row.Seq)
+// reveal reads which event is asked for, and returns it as it is stored.
+func (s *server) reveal(r *http.Request, via string, read func(*http.Request, any) error) (row event.RowKey, revealed campaign.Revealed, err error) {
+	if row, err = rowParam(r); err != nil {
+		return row, revealed, err
+	}
+	var asked operator.ActionRequest
+	if err = read(r, &asked); err == nil {
+		revealed, err = s.Store.Reveal(r.Context(), s.command(r, via, asked), row.CampaignID, row.Seq)
+	}
+	return row, revealed, err
 }
 
-func (s *server) revealEvent(ctx context.Context, o operator.Command, row event.RowKey, asked operator.ActionRequest) (revealedEvent, error) {
-	revealed, err := s.reveal(ctx, o, row, asked)
+func (s *server) apiReveal(w http.ResponseWriter, r *http.Request) error {
+	_, revealed, err := s.reveal(r, "api", decode)
+	if err != nil {
+		return err
+	}
 	revealed.Event.Redacted = []string{}
-	return revealedEvent{revealed.Event}, err
+	return s.writeJSON(w, http.StatusOK, revealedEvent{revealed.Event})
 }

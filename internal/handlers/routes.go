@@ -55,7 +55,7 @@ func (s *server) formActionAt(action operator.Action, pattern string, h handler)
 
 // apiAdd adds a route of the API; its pattern is below apiPrefix.
 func (s *server) apiAdd(t route, h http.Handler, e endpoint) {
-	t.pattern, t.takes, t.api = apiPrefix+t.pattern, e.query, e
+	t.pattern, t.takes, t.api = apiPrefix+t.pattern, e.query, e.of(t.action)
 	s.add(t, h)
 }
 

@@ -302,10 +302,15 @@ func against(value any, rules string) string {
 	return ""
 }
 
+// Required reports whether a request must have a field.
+func Required(f reflect.StructField) bool {
+	return strings.HasPrefix(f.Tag.Get("validate"), "required") || strings.HasPrefix(f.Tag.Get("api"), "required")
+}
+
 // Command is the command of an action that is asked for with a request: its reason, its phrase and
 // what the caller saw, so far as the request has them.
 func Command(asked any, by operator.Operator) operator.Command {
-	v, o := reflect.ValueOf(asked), operator.Command{By: by}
+	v, o := reflect.Indirect(reflect.ValueOf(asked)), operator.Command{By: by}
 	for name, field := range map[string]*string{"Reason": &o.Reason, "Confirm": &o.Confirm} {
 		if f := v.FieldByName(name); f.IsValid() {
 			*field = f.String()
