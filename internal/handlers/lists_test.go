@@ -105,6 +105,20 @@ func TestLists_sortByHeadsThatHaveAnIndex(t *testing.T) {
 	s.get("/campaigns/c-2").want(t, 200, `<th scope="col">When</th>`)
 }
 
+func TestLists_answerEveryChoiceOfTheirForms(t *testing.T) {
+	s := ownSite(t).trouble()
+	choices, values := regexp.MustCompile(`(?s)<select[^>]* name="([^"]+)".*?</select>`), regexp.MustCompile(`<option value="([^"]+)"`)
+	for _, list := range []string{"/audit", "/campaigns", "/events"} {
+		found := choices.FindAllStringSubmatch(s.get(list).body, -1)
+		must.Need(t, len(found) > 0, "%s has no choices", list)
+		for _, c := range found {
+			for _, v := range values.FindAllStringSubmatch(c[0], -1) {
+				s.get(list+"?"+c[1]+"="+url.QueryEscape(html.UnescapeString(v[1]))).want(t, 200)
+			}
+		}
+	}
+}
+
 func TestRows_revisionsTellWhatHasChanged(t *testing.T) {
 	s := ownSite(t).trouble()
 	revision := func(seq int) string {

@@ -29,7 +29,7 @@ type AuditEntry struct {
 	ID    int64     `json:"id"`
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor" redact:"-"`
-	// how the actor was authenticated: local, jwt, proxy-header, token, os or system; empty in
+	// how the actor was authenticated: local, jwt, proxy-header, token, host, os or system; empty in
 	// records of older versions
 	Auth       Auth         `json:"auth" api:"empty"`
 	Role       Role         `json:"role" api:"empty"` // the actor's role; empty in records of older versions
@@ -75,8 +75,8 @@ type AuditFilter struct {
 	// TOPIC/NAME, token 4
 	Target    Target       `json:"target" validate:"text,maxbytes=500" column:"target" label:"Target" hint:"such as run 7"`
 	Outcome   AuditOutcome `json:"outcome" validate:"omitempty,oneof=done refused" column:"outcome" label:"Outcome"`
-	Auth      Auth         `json:"auth" validate:"omitempty,oneof=local jwt proxy-header token os system" column:"auth" label:"Authentication"` // how the actor was authenticated
-	Role      Role         `json:"role" validate:"omitempty,role" column:"role" label:"Role"`                                                   // the actor's role
+	Auth      Auth         `json:"auth" validate:"omitempty,auth" column:"auth" label:"Authentication"` // how the actor was authenticated
+	Role      Role         `json:"role" validate:"omitempty,role" column:"role" label:"Role"`           // the actor's role
 	RequestID string       `json:"request_id" validate:"id" column:"request_id" label:"Request" hint:"its id"`
 	// actions at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that is
 	// past

@@ -69,6 +69,9 @@ const (
 	AuthSystem      Auth = "system"       // outboxweb itself
 )
 
+// Auths are all methods of authentication.
+var Auths = []Auth{AuthLocal, AuthJWT, AuthProxyHeader, AuthToken, AuthHost, AuthOS, AuthSystem}
+
 // Identity is who makes a request, with its role.
 type Identity struct {
 	Name   string   `json:"name"` // shown and recorded, such as "ana@example.org" or "token 3: deploy"

@@ -102,7 +102,7 @@ func newChecker() *validator.Validate {
 // Aliases are validation rules shared by several requests, by their name in field tags.
 var Aliases = map[string]string{
 	"action": oneOf(operator.AuditedActions()),
-	"status": oneOf(event.Statuses), "state": oneOf(campaign.States), "span": oneOf(samples.Spans), "range": oneOf(samples.RangeNames), "role": oneOf(operator.Roles),
+	"status": oneOf(event.Statuses), "state": oneOf(campaign.States), "span": oneOf(samples.Spans), "range": oneOf(samples.RangeNames), "role": oneOf(operator.Roles), "auth": oneOf(operator.Auths),
 	"runkind": oneOf(replay.RunKinds), "startedkind": oneOf(replay.ScopedRunKinds), "runstatus": oneOf(replay.RunStatuses),
 	"operationstatus": oneOf(operations.OperationStatuses), "rowresult": oneOf(operations.RowResults),
 

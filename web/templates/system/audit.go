@@ -35,7 +35,7 @@ func actionOptions() []ui.Option {
 
 func authOptions() []ui.Option {
 	var all []ui.Option
-	for _, auth := range []operator.Auth{operator.AuthLocal, operator.AuthJWT, operator.AuthProxyHeader, operator.AuthToken, operator.AuthHost, operator.AuthOS, operator.AuthSystem} {
+	for _, auth := range operator.Auths {
 		all = append(all, ui.Option{Value: string(auth), Words: ui.AuthWords[auth]})
 	}
 	return all
