@@ -46,7 +46,7 @@ func printBench(a *app, r bench.Result) error {
 	} else {
 		fmt.Fprintf(a.out, "disk of %s: %s fsync/s\n\n", r.Dir, event.Number(int64(r.FsyncPerSecond)))
 	}
-	return printTable(a.out, "MEASUREMENT\tEVENTS\tSECONDS\tEVENTS/S", r.Results, func(m bench.Measurement) []any {
-		return []any{m.Name, event.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.Seconds), event.Number(int64(m.EventsPerSecond))}
+	return printTable(a.out, "MEASUREMENT\tEVENTS\tSTART\tSECONDS\tEVENTS/S\tCPU µs/EVENT", r.Results, func(m bench.Measurement) []any {
+		return []any{m.Name, event.Number(int64(m.Events)), fmt.Sprintf("%.2f", m.StartSeconds), fmt.Sprintf("%.2f", m.Seconds), event.Number(int64(m.EventsPerSecond)), fmt.Sprintf("%.1f", m.MicrosPerEvent)}
 	})
 }

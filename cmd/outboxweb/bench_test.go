@@ -74,7 +74,8 @@ func benchMeasuresAll(t *testing.T, journal, projections string) {
 		"append_1_caller", "append_16_callers", "append_batches_of_100",
 		"drain_1x100k_1_worker", "drain_1x100k_4_workers",
 		"drain_100x1k_1_worker", "drain_100x1k_4_workers", "drain_100x1k_2_instances",
-		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances",
+		"drain_10000x10_1_worker", "drain_10000x10_4_workers", "drain_10000x10_2_instances", "drain_10000x10_random_4_workers",
+		"drain_100000x1_4_workers", "drain_100000x1_random_4_workers",
 	}
 	if !size.Soak() { // some of each kind of work
 		names = []string{names[2], names[7], names[9]}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/store"
@@ -30,8 +29,14 @@ type Config struct {
 type Measurement struct {
 	Name            string  `json:"name"`
 	Events          int     `json:"events"`
-	Seconds         float64 `json:"seconds"`
-	EventsPerSecond float64 `json:"events_per_second"`
+	Seconds         float64 `json:"seconds"`           // after StartSeconds
+	EventsPerSecond float64 `json:"events_per_second"` // in Seconds
+	// StartSeconds is how long workers took from their start until the first events were applied; 0 for
+	// appends, and where the first wave has all.
+	StartSeconds float64 `json:"start_seconds"`
+	// MicrosPerEvent is the processor time of this process for an event, without that of the start. On
+	// PostgreSQL the server's comes on top.
+	MicrosPerEvent float64 `json:"micros_per_event"`
 }
 
 // Result is what was measured, and where. FsyncPerSecond and Dir are set on SQLite, the other two on
@@ -47,7 +52,7 @@ type Result struct {
 // benchmark is what is measured on two new databases.
 type benchmark interface {
 	title() string
-	run(context.Context, *bench, store.Options) (events int, took time.Duration, err error)
+	run(context.Context, *bench, store.Options) (Measurement, error)
 }
 
 // appends are concurrent callers that append batches, each to its own campaign.
@@ -61,7 +66,8 @@ type drain struct {
 	name              string
 	campaigns, events int
 	instances         int
-	waves             int // concurrent waves of each instance
+	waves             int  // concurrent waves of each instance
+	random            bool // the campaigns' ids
 }
 
 func (m appends) title() string { return m.name }
@@ -73,22 +79,28 @@ var benchmarks = map[string][]benchmark{
 		appends{"append_1_caller", 1, 1, 6_000},
 		appends{"append_32_callers", 32, 1, 32_000},
 		appends{"append_batches_of_100", 1, 100, 100_000},
-		drain{"drain_1x100k", 1, 100_000, 1, 2},
-		drain{"drain_100x1k", 100, 1_000, 1, 2},
-		drain{"drain_10000x10", 10_000, 10, 1, 2},
+		drain{"drain_1x100k", 1, 100_000, 1, 2, false},
+		drain{"drain_100x1k", 100, 1_000, 1, 2, false},
+		drain{"drain_10000x10", 10_000, 10, 1, 2, false},
+		drain{"drain_10000x10_random", 10_000, 10, 1, 2, true},
+		drain{"drain_100000x1", 100_000, 1, 1, 2, false},
+		drain{"drain_100000x1_random", 100_000, 1, 1, 2, true},
 	},
 	"postgres": {
 		appends{"append_1_caller", 1, 1, 6_000},
 		appends{"append_16_callers", 16, 1, 16_000},
 		appends{"append_batches_of_100", 1, 100, 100_000},
-		drain{"drain_1x100k_1_worker", 1, 100_000, 1, 1},
-		drain{"drain_1x100k_4_workers", 1, 100_000, 1, 4},
-		drain{"drain_100x1k_1_worker", 100, 1_000, 1, 1},
-		drain{"drain_100x1k_4_workers", 100, 1_000, 1, 4},
-		drain{"drain_100x1k_2_instances", 100, 1_000, 2, 2},
-		drain{"drain_10000x10_1_worker", 10_000, 10, 1, 1},
-		drain{"drain_10000x10_4_workers", 10_000, 10, 1, 4},
-		drain{"drain_10000x10_2_instances", 10_000, 10, 2, 2},
+		drain{"drain_1x100k_1_worker", 1, 100_000, 1, 1, false},
+		drain{"drain_1x100k_4_workers", 1, 100_000, 1, 4, false},
+		drain{"drain_100x1k_1_worker", 100, 1_000, 1, 1, false},
+		drain{"drain_100x1k_4_workers", 100, 1_000, 1, 4, false},
+		drain{"drain_100x1k_2_instances", 100, 1_000, 2, 2, false},
+		drain{"drain_10000x10_1_worker", 10_000, 10, 1, 1, false},
+		drain{"drain_10000x10_4_workers", 10_000, 10, 1, 4, false},
+		drain{"drain_10000x10_2_instances", 10_000, 10, 2, 2, false},
+		drain{"drain_10000x10_random_4_workers", 10_000, 10, 1, 4, true},
+		drain{"drain_100000x1_4_workers", 100_000, 1, 1, 4, false},
+		drain{"drain_100000x1_random_4_workers", 100_000, 1, 1, 4, true},
 	},
 }
 
@@ -129,9 +141,10 @@ func Run(ctx context.Context, c Config) (Result, error) {
 func (b *bench) measure(ctx context.Context, m benchmark) error {
 	fmt.Fprintf(b.Err, "measuring %s\n", m.title())
 	err := b.storage.fresh(func(o store.Options) error {
-		n, took, err := m.run(ctx, b, o)
+		measured, err := m.run(ctx, b, o)
 		if err == nil {
-			b.result.Results = append(b.result.Results, Measurement{m.title(), n, took.Seconds(), float64(n) / took.Seconds()})
+			measured.Name = m.title()
+			b.result.Results = append(b.result.Results, measured)
 		}
 		return err
 	})

@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 func main() {
@@ -96,19 +98,21 @@ func (b *bench) outboxweb(ctx context.Context, settings []string, in io.Reader, 
 
 // drain fills new databases with the backlog of a measurement, and drains them.
 func (b *bench) drain(ctx context.Context, m measured) (took time.Duration, err error) {
-	campaigns, loops := 1, 2
+	l, loops := backlog{1, m.Events, strings.Contains(m.Name, "_random")}, 2
 	switch {
 	case strings.Contains(m.Name, "_100x1k"):
-		campaigns = 100
+		l.campaigns = 100
 	case strings.Contains(m.Name, "_10000x10"):
-		campaigns = m.Events / 10
+		l.campaigns = m.Events / 10
+	case strings.Contains(m.Name, "_100000x1"):
+		l.campaigns = m.Events
 	}
 	if b.server != "" {
 		loops = 4
 		if strings.HasSuffix(m.Name, "_1_worker") {
 			loops = 1
 		}
-		return b.drainServer(ctx, campaigns, m.Events, loops)
+		return b.drainServer(ctx, l, loops)
 	}
 	dir, err := os.MkdirTemp(b.dir, "outboxweb-bare-")
 	if err != nil {
@@ -116,21 +120,36 @@ func (b *bench) drain(ctx context.Context, m measured) (took time.Duration, err 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	journal, projections := filepath.Join(dir, "journal.db"), filepath.Join(dir, "projections.db")
-	if err := b.fill(ctx, "sqlite:"+journal, "sqlite:"+projections, campaigns, m.Events); err != nil {
+	if err := b.fill(ctx, "sqlite:"+journal, "sqlite:"+projections, l); err != nil {
 		return 0, err
 	}
 	return drainFiles(ctx, journal, projections, loops)
 }
 
-// fill appends a backlog, the campaigns' events interleaved as they are in a real journal.
-func (b *bench) fill(ctx context.Context, journal, projections string, campaigns, events int) error {
+// backlog is events of campaigns, interleaved as they are in a real journal.
+type backlog struct {
+	campaigns, events int
+	random            bool // the campaigns' ids
+}
+
+// id is the id of the campaign of event i.
+func (l backlog) id(i int) string {
+	id := fmt.Sprintf("c-%d", i%l.campaigns)
+	if l.random {
+		return uuid.NewSHA1(uuid.Nil, []byte(id)).String()
+	}
+	return id
+}
+
+// fill appends a backlog.
+func (b *bench) fill(ctx context.Context, journal, projections string, l backlog) error {
 	r, w := io.Pipe()
 	go func() {
 		lines := bufio.NewWriter(w)
-		for i := range events {
-			n := i / campaigns
-			fmt.Fprintf(lines, `{"campaign_id":"c-%d","event_id":"e-%d","event_type":"bench.moved","actor_type":"participant","actor_id":"p-1","entity_type":"token","entity_id":"t-%d",`+
-				`"payload":{"amount":%d,"note":"moved across the bridge at dusk","from":{"x":12,"y":7},"to":{"x":13,"y":7}}}`+"\n", i%campaigns, n, n%10_000, n%97)
+		for i := range l.events {
+			n := i / l.campaigns
+			fmt.Fprintf(lines, `{"campaign_id":"%s","event_id":"e-%d","event_type":"bench.moved","actor_type":"participant","actor_id":"p-1","entity_type":"token","entity_id":"t-%d",`+
+				`"payload":{"amount":%d,"note":"moved across the bridge at dusk","from":{"x":12,"y":7},"to":{"x":13,"y":7}}}`+"\n", l.id(i), n, n%10_000, n%97)
 		}
 		w.CloseWithError(lines.Flush())
 	}()

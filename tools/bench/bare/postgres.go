@@ -13,7 +13,7 @@ import (
 
 // drainServer fills two new schemas of the server with a backlog, drains it with the given number of loops and
 // returns the time it took.
-func (b *bench) drainServer(ctx context.Context, campaigns, events, loops int) (took time.Duration, err error) {
+func (b *bench) drainServer(ctx context.Context, l backlog, loops int) (took time.Duration, err error) {
 	admin, err := pgx.Connect(ctx, b.server)
 	if err != nil {
 		return 0, err
@@ -34,7 +34,7 @@ func (b *bench) drainServer(ctx context.Context, campaigns, events, loops int) (
 	if strings.Contains(b.server, "?") {
 		mark = "&"
 	}
-	if err := b.fill(ctx, b.server+mark+"search_path="+journal, b.server+mark+"search_path="+projections, campaigns, events); err != nil {
+	if err := b.fill(ctx, b.server+mark+"search_path="+journal, b.server+mark+"search_path="+projections, l); err != nil {
 		return 0, err
 	}
 	texts := newBareSQL(journal+".", projections+".")

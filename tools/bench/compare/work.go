@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // callers is the number of concurrent appenders, where many append.
@@ -64,9 +66,20 @@ func (l *lab) prepareAppends(ctx context.Context, s *side) (err error) {
 type shape struct {
 	name, dir         string
 	campaigns, events int
+	random            bool // the campaigns' ids
 }
 
-var shapes = []shape{{"1 campaign", "long", 1, 20_000}, {"100 campaigns", "hundred", 100, 200}, {"2,000 campaigns", "short", 2_000, 10}}
+var shapes = []shape{{"1 campaign", "long", 1, 20_000, false}, {"100 campaigns", "hundred", 100, 200, false}, {"2,000 campaigns", "short", 2_000, 10, false},
+	{"20,000 campaigns", "single", 20_000, 1, false}, {"20,000 random campaigns", "random", 20_000, 1, true}}
+
+// campaign is the id of a campaign, in the order of its number or in none, as UUIDs are.
+func (s shape) campaign(n int) string {
+	id := fmt.Sprintf("c-%04d", n)
+	if s.random {
+		return uuid.NewSHA1(uuid.Nil, []byte(id)).String()
+	}
+	return id
+}
 
 const projection = `-- projection: bench
 -- tables: bench_tokens
@@ -99,7 +112,7 @@ func (l *lab) prepareBacklogs(ctx context.Context, s *side) error {
 		var lines strings.Builder
 		for n := range b.events {
 			for c := range b.campaigns {
-				fmt.Fprintf(&lines, event+"\n", fmt.Sprintf("c-%04d", c), n%500, n%97)
+				fmt.Fprintf(&lines, event+"\n", b.campaign(c), n%500, n%97)
 			}
 		}
 		if _, _, err := s.run(ctx, s.projected(b.dir), lines.String(), "append", "-"); err != nil {
