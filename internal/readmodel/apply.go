@@ -30,6 +30,7 @@ type ApplyTx struct {
 	t       *sqldb.Tx
 	now     int64
 	marks   map[string]Watermark // read ahead
+	looked  bool                 // campaigns that are not in marks have no watermark
 	reached map[string]int64     // watermarks to announce after the commit
 
 	installedRead bool
@@ -82,6 +83,17 @@ select applied_seq, applied_hash, fence_epoch, set_aside, open_failures
 from projection_watermarks
 where campaign_id = $1`
 
+// Look reads the watermarks of several campaigns, locked, ahead of applying events to them that are
+// expected to pass: Watermark then returns them without a query, and those that do not exist as at 0.
+// Only Advance and Fence create them. It returns false, and ReadAhead is needed, where a projection is to
+// be excluded from campaigns: one that is paused, or not loaded.
+func (a *ApplyTx) Look(campaigns []string, loaded func(projection string) bool) (bool, error) {
+	a.looked, a.marks = true, make(map[string]Watermark, len(campaigns))
+	err := a.readMarks(slices.Sorted(slices.Values(campaigns)), SelectWatermark+a.t.ForUpdate)
+	unloaded := func(projection string) bool { return !loaded(projection) }
+	return len(a.paused) == 0 && !slices.ContainsFunc(a.installed, unloaded), err
+}
+
 const insertWatermark = `
 insert into projection_watermarks (campaign_id, updated_at)
 values ($1, $2)
@@ -91,6 +103,7 @@ returning applied_seq, applied_hash, fence_epoch, set_aside, open_failures`
 // ReadAhead locks the watermarks of several campaigns and creates missing ones at 0. Watermark
 // then returns them without a query.
 func (a *ApplyTx) ReadAhead(campaigns []string) error {
+	a.looked = false
 	if a.marks == nil {
 		a.marks = make(map[string]Watermark, len(campaigns))
 	}
@@ -137,7 +150,7 @@ func ScanWatermark(row sqldb.Row) (w Watermark, err error) {
 // Watermark reads a campaign's watermark, locked for this transaction, and creates it at 0 if
 // there is none.
 func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
-	if _, ahead := a.marks[campaign]; !ahead {
+	if _, ahead := a.marks[campaign]; !ahead && !a.looked {
 		if err := a.ReadAhead([]string{campaign}); err != nil {
 			return Watermark{}, err
 		}
@@ -150,7 +163,7 @@ func (a *ApplyTx) Watermark(campaign string) (Watermark, error) {
 // Fence raises the campaign's fence to epoch, so that holders of a lower epoch can no longer
 // change its projections. If the fence is higher already it is event.ErrLeaseLost.
 func (a *ApplyTx) Fence(campaign string, epoch int64) error {
-	n, err := a.t.Exec(`update projection_watermarks set fence_epoch = $2 where campaign_id = $1 and fence_epoch <= $2`, campaign, epoch)
+	n, err := a.t.Exec(raiseFence+` <= excluded.fence_epoch`, campaign, epoch, a.now)
 	if err == nil && n == 0 {
 		err = event.ErrLeaseLost
 	}
@@ -158,10 +171,11 @@ func (a *ApplyTx) Fence(campaign string, epoch int64) error {
 }
 
 const raiseFence = `
-update projection_watermarks
-set fence_epoch = $2
-where campaign_id = $1
-  and fence_epoch < $2`
+insert into projection_watermarks (campaign_id, fence_epoch, updated_at)
+values ($1, $2, $3)
+on conflict (campaign_id) do update
+set fence_epoch = excluded.fence_epoch
+where projection_watermarks.fence_epoch`
 
 // RaiseFences raises the fences of campaigns to epochs above them and returns the watermarks,
 // which holders of lower epochs can no longer move. A campaign whose fence is not lower is left
@@ -185,31 +199,46 @@ func (d *Database) RaiseFences(ctx context.Context, epochs map[string]int64) (ma
 					marks[id] = mark
 				}
 				return nil
-			}, raiseFence, id, epochs[id])
+			}, raiseFence+` < excluded.fence_epoch`, id, epochs[id], a.now)
 		}
 		return a.t.RunAll(&b)
 	})
 	return marks, err
 }
 
-const advanceWatermark = `
+const (
+	advanceWatermark = `
 update projection_watermarks
 set applied_seq = $4, applied_hash = $5, fence_epoch = $2, updated_at = $6
 where campaign_id = $1
   and fence_epoch <= $2
   and applied_seq = $3`
 
+	// beginWatermark advances from 0, where there may be none.
+	beginWatermark = `
+insert into projection_watermarks (campaign_id, applied_seq, applied_hash, fence_epoch, updated_at)
+values ($1, $4, $5, $2, $6)
+on conflict (campaign_id) do update
+set applied_seq = excluded.applied_seq, applied_hash = excluded.applied_hash, fence_epoch = excluded.fence_epoch, updated_at = excluded.updated_at
+where projection_watermarks.fence_epoch <= excluded.fence_epoch
+  and projection_watermarks.applied_seq = $3`
+)
+
 // Advance moves the watermark from seq from to seq to, whose chain hash is hash, under epoch.
 // When the watermark is elsewhere or the fence is higher it changes nothing and returns
 // event.ErrLeaseLost.
 func (a *ApplyTx) Advance(campaign string, epoch, from, to int64, hash string) error {
+	advance := advanceWatermark
+	if from == 0 {
+		advance = beginWatermark
+	}
 	return a.do(func(n int64) error {
 		if n == 0 {
 			return event.ErrLeaseLost
 		}
 		a.reached[campaign] = to
 		return nil
-	}, advanceWatermark, campaign, epoch, from, to, hash, a.now)
+	}, advance, campaign, epoch, from, to, hash, a.now)
 }
 
 // do runs a statement, or queues it while gathering.

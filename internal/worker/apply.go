@@ -98,11 +98,8 @@ func (a *application) applySound(ctx context.Context, todo []event.Event) (err e
 	if a.skip, err = a.tx.ExcludePaused(a.part.claim.CampaignID, a.mark, a.skip); err != nil {
 		return err
 	}
-	if set := a.worker.Set; set != nil {
-		loaded := func(name string) bool { return set.Named(name) != nil }
-		if a.skip, err = a.tx.ExcludeUnloaded(a.part.claim.CampaignID, a.mark, a.skip, loaded); err != nil {
-			return err
-		}
+	if a.skip, err = a.tx.ExcludeUnloaded(a.part.claim.CampaignID, a.mark, a.skip, a.worker.loaded); err != nil {
+		return err
 	}
 	a.part.without = make(map[string]int64, len(a.skip))
 	for name := range a.skip {
@@ -193,13 +190,17 @@ func (a *application) diverged(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// applyBlindly sends the statements of events without waiting for their results.
+// applyBlindly applies events without a savepoint; batched statements are sent without waiting for their
+// results.
 func (a *application) applyBlindly(ctx context.Context, todo []event.Event) error {
 	t, last := a.attempt, &todo[len(todo)-1]
 	err := a.tx.Advance(last.CampaignID, a.part.claim.Epoch, todo[0].Seq-1, last.Seq, last.ChainHash)
 	for i := 0; err == nil && i < len(todo); i++ {
 		err = a.applyEvent(ctx, &todo[i])
 		t.sent = append(t.sent, sent{a.tx.Gathered(), a.part, todo[i].Seq})
+		if err != nil && a.tx.Lost() {
+			return a.lost(ctx, err, todo, i)
+		}
 		if err != nil {
 			a.part.suspect = todo[i].Seq
 		}

@@ -199,6 +199,8 @@ func (w *Worker) Apply(ctx context.Context, claims []outbox.Claim) (*Wave, error
 	for i, c := range claims {
 		parts[i] = &part{claim: c, result: outbox.Result{Claim: c, Applied: c.First - 1}}
 	}
+	// In order of id pages are changed one after the other, and watermarks locked without deadlocks.
+	slices.SortFunc(parts, func(a, b *part) int { return strings.Compare(a.claim.CampaignID, b.claim.CampaignID) })
 	wave := &Wave{w, parts, w.lineages()}
 	auditOnly, err := w.load(context.WithoutCancel(ctx), parts)
 	if err != nil {
@@ -208,9 +210,9 @@ func (w *Worker) Apply(ctx context.Context, claims []outbox.Claim) (*Wave, error
 	return wave, w.apply(ctx, parts, auditOnly)
 }
 
-// apply runs the parts in one projections transaction. Where statements can be batched, all are
-// first sent together on the assumption that none fails; when one does, everything is repeated
-// with savepoints. An event that exceeds its deadline or panics aborts the transaction; the
+// apply runs the parts in one projections transaction, first on the assumption that no event fails:
+// without savepoints, and where statements can be batched, all sent together. When one does, everything
+// is repeated with savepoints. An event that exceeds its deadline or panics aborts the transaction; the
 // wave is then applied again without it.
 func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]bool) error {
 	attempt := attempt{worker: w, parts: parts, auditOnly: auditOnly}
@@ -227,13 +229,12 @@ func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]
 		switch {
 		case errors.Is(err, event.ErrBusy):
 			return fmt.Errorf("apply wave: %w", err)
-		case attempt.together:
-			attempt.careful = true
-		case !errors.As(err, &fatal) || at.cut != 0 && fatal.seq >= at.cut:
-			return fmt.Errorf("apply wave: %w", err)
-		default:
+		case errors.As(err, &fatal) && (at.cut == 0 || fatal.seq < at.cut):
 			at.cut, at.atFault, at.failure = fatal.seq, fatal.projection, fatal.failure
+		case !attempt.together:
+			return fmt.Errorf("apply wave: %w", err)
 		}
+		attempt.careful = true
 	}
 }
 
@@ -244,7 +245,7 @@ type attempt struct {
 	auditOnly map[string]bool
 
 	careful  bool   // with a savepoint per campaign
-	together bool   // without savepoints, all statements in one batch
+	together bool   // without savepoints, and where they can be batched with all statements in one batch
 	at       *part  // the current one
 	sent     []sent // the events of the batch
 }
@@ -259,10 +260,9 @@ type sent struct {
 func (t *attempt) run(ctx context.Context) error {
 	finish := context.WithoutCancel(ctx)
 	return t.worker.Store.ReadModel().Apply(finish, func(tx *readmodel.ApplyTx) error {
-		if err := tx.ReadAhead(campaignsOf(t.parts)); err != nil {
+		if err := t.readMarks(tx); err != nil {
 			return err
 		}
-		t.together = !t.careful && !t.runsCode() && tx.Gather()
 		t.sent = t.sent[:0]
 		for _, t.at = range t.parts {
 			if ctx.Err() != nil {
@@ -279,6 +279,26 @@ func (t *attempt) run(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// readMarks reads the watermarks and decides whether the parts are applied together.
+func (t *attempt) readMarks(tx *readmodel.ApplyTx) (err error) {
+	ids := campaignsOf(t.parts)
+	if t.together = !t.careful && !t.runsCode(); t.together {
+		if t.together, err = tx.Look(ids, t.worker.loaded); err != nil {
+			return err
+		}
+	}
+	if !t.together {
+		return tx.ReadAhead(ids)
+	}
+	tx.Gather()
+	return nil
+}
+
+// loaded reports whether a projection is loaded; in a worker without projections all count as loaded.
+func (w *Worker) loaded(projection string) bool {
+	return w.Set == nil || w.Set.Named(projection) != nil
 }
 
 // runsCode reports whether a projection written in Go handles any of the events.
