@@ -41,6 +41,8 @@ type Claim struct {
 	// Unskipped is true when no event of the campaign was skipped at the time of the claim. None
 	// can be skipped during the claim.
 	Unskipped bool
+
+	row *store.CampaignRow // as the claim left it; nil in claims of other kinds
 }
 
 // Range is the range of claimed events.
@@ -128,6 +130,8 @@ type taking struct {
 	claim  Claim
 	want   int64 // rows to mark
 	marked int64
+
+	expired bool // the lease before
 }
 
 // markDue ends expired leases and marks the rows of each campaign to be claimed. Campaigns that
@@ -141,7 +145,8 @@ func (q *Queue) markDue(t *store.Tx, due []*store.CampaignRow, w Worker, limits 
 		if left <= 0 {
 			break
 		}
-		if c.LeaseOwner != "" {
+		expired := c.LeaseOwner != ""
+		if expired {
 			if err := q.takeOver(t, c, w, now); err != nil {
 				return nil, &CampaignError{c.ID, err}
 			}
@@ -154,6 +159,7 @@ func (q *Queue) markDue(t *store.Tx, due []*store.CampaignRow, w Worker, limits 
 			continue
 		}
 		k := newTaking(c, min(share, left))
+		k.expired = expired
 		marks.Exec(sqldb.Into(&k.marked), markRows, c.ID, k.claim.First, k.claim.Last, k.claim.Epoch, now)
 		taken = append(taken, k)
 		left -= k.want
@@ -196,7 +202,12 @@ func leaseMarked(t *store.Tx, taken []*taking, w Worker, lease time.Duration, no
 		}
 		c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry = w.ID, k.claim.Epoch, now+lease.Microseconds()
 		c.Schedule(now)
-		c.SaveInto(&saves, now)
+		if k.expired {
+			c.SaveInto(&saves, now)
+		} else {
+			c.SaveClaimInto(&saves, now)
+		}
+		k.claim.row = c
 		claims = append(claims, k.claim)
 	}
 	return claims, sqldb.Wrapf(t.Finish(&saves), "lease campaigns")

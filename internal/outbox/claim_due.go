@@ -20,7 +20,9 @@ const WaveShares = 8
 const waveCampaigns = 256
 
 var (
-	selectDue = store.SelectCampaigns + `
+	selectDue = `
+select ` + store.CampaignColumns + `, applied_span
+from campaigns
 where due_at <= $1
   and (due_at, campaign_id) > ($3, $4)
   and crashes < ` + suspectCrashes
@@ -89,7 +91,7 @@ func dueCampaigns(t *store.Tx, now int64, scope campaign.Scope, limits ClaimLimi
 		served, args := store.Serving(scope, now, want, lastDue, lastID)
 		err := t.Each(func(row sqldb.Row) error {
 			c := new(store.CampaignRow)
-			if err := row.Scan(c.Dest()...); err != nil {
+			if err := row.Scan(c.DestWithSpan()...); err != nil {
 				return err
 			}
 			seen++

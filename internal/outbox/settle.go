@@ -83,6 +83,10 @@ type settling struct {
 
 func (q *Queue) settleWave(t *store.Tx, results []Result, w Worker, settled *Settlement) error {
 	now := q.Now()
+	results, err := settleWhole(t, results, w, now, settled)
+	if err != nil {
+		return err
+	}
 	held, err := stillHeld(t, results, w)
 	if err != nil {
 		return err
@@ -105,6 +109,52 @@ func (q *Queue) settleWave(t *store.Tx, results []Result, w Worker, settled *Set
 		h.release()
 	}
 	return saveAllFromHead(t, held, w, now)
+}
+
+// whole reports whether all claimed rows were applied, and nothing else happened.
+func (r Result) whole() bool {
+	return r.Claim.row != nil && !r.Claim.Counted && r.Applied == r.Claim.Last && r.Failure == nil && len(r.Quarantines) == 0 && r.Diverged == ""
+}
+
+// settleWhole settles, without reading them again, the campaigns that have no more rows, and returns the
+// others. It does so only where there is one writer, which cannot deadlock over the order of campaigns.
+func settleWhole(t *store.Tx, results []Result, w Worker, now int64, settled *Settlement) (others []Result, err error) {
+	if !t.Dialect().OneWriter {
+		return results, nil
+	}
+	for _, r := range results {
+		done := false
+		if r.whole() {
+			if done, err = r.settleWhole(t, w, now, settled); err != nil {
+				return nil, fmt.Errorf("campaign %q: %w", r.Claim.CampaignID, err)
+			}
+		}
+		if !done {
+			others = append(others, r)
+		}
+	}
+	return others, nil
+}
+
+func (r Result) settleWhole(t *store.Tx, w Worker, now int64, settled *Settlement) (bool, error) {
+	held := r.Claim
+	done, err := held.row.SettleWhole(t, w.Build, now)
+	if err != nil || !done {
+		return false, err
+	}
+	gone, err := t.Exec(deleteApplied, held.CampaignID, held.First, held.Last, held.Epoch)
+	if err != nil {
+		return true, fmt.Errorf("delete applied rows: %w", err)
+	}
+	settled.Applied += gone
+	if gone == held.Last-held.First+1 {
+		return true, nil
+	}
+	c, err := t.ExistingCampaign(held.CampaignID)
+	if err != nil {
+		return true, err
+	}
+	return true, recountCampaign(t, c, now)
 }
 
 // stillHeld locks the campaigns and returns the results whose lease was not lost in the
