@@ -28,19 +28,22 @@ func TestSettle_leavesWhatTheWaveDidNotDo(t *testing.T) {
 		result       outbox.Result
 		settled      outbox.Settled
 		then, next   string
+		meanwhile    int // events appended
 	}
 	storetest.Each(t, own, map[string]given{
-		"all is applied":              {4, 4, outbox.Result{Applied: 4}, outbox.Settled{Applied: 4}, "applied 4 of 4", ""},
-		"a part is given back":        {5, 4, outbox.Result{Applied: 2}, outbox.Settled{Applied: 2}, "applied 2 of 5, head 3 pending, 3 pending", "a 3-5 under 2"},
-		"a part, and one fails":       {6, 5, outbox.Result{Applied: 2, Failure: storetest.Failure("boom")}, outbox.Settled{Applied: 2, Failed: 1}, "applied 2 of 6, head 3 failed, 3 pending, 1 failed", ""},
-		"diverged":                    {2, 2, outbox.Result{Diverged: "of another journal"}, outbox.Settled{}, "applied 0 of 2, head 1 pending, 2 pending, diverged: of another journal", ""},
-		"a projection that set aside": {1, 1, outbox.Result{Failure: aside}, outbox.Settled{Failed: 1}, "applied 0 of 1, head 1 failed, 1 failed", ""},
+		"all is applied":              {4, 4, outbox.Result{Applied: 4}, outbox.Settled{Applied: 4}, "applied 4 of 4", "", 0},
+		"a part is given back":        {5, 4, outbox.Result{Applied: 2}, outbox.Settled{Applied: 2}, "applied 2 of 5, head 3 pending, 3 pending", "a 3-5 under 2", 0},
+		"a part, and one fails":       {6, 5, outbox.Result{Applied: 2, Failure: storetest.Failure("boom")}, outbox.Settled{Applied: 2, Failed: 1}, "applied 2 of 6, head 3 failed, 3 pending, 1 failed", "", 0},
+		"diverged":                    {2, 2, outbox.Result{Diverged: "of another journal"}, outbox.Settled{}, "applied 0 of 2, head 1 pending, 2 pending, diverged: of another journal", "", 0},
+		"a projection that set aside": {1, 1, outbox.Result{Failure: aside}, outbox.Settled{Failed: 1}, "applied 0 of 1, head 1 failed, 1 failed", "", 0},
+		"more was appended meanwhile": {2, 2, outbox.Result{Applied: 2}, outbox.Settled{Applied: 2}, "applied 2 of 3, head 3 pending, 1 pending", "a 3-3 under 2", 1},
 	}, func(t *testing.T, f *fixture, c given) {
 		if c.result.Failure == aside {
 			f = f.beside(storetest.MaxAttempts(1))
 		}
 		f.AppendN("a", c.events)
 		c.result.Claim = f.ClaimOne(one, c.rows)
+		f.AppendN("a", c.meanwhile)
 		if c.result.Applied > 0 {
 			f.MustApply(c.result.Claim, c.result.Applied)
 		}
