@@ -20,9 +20,7 @@ const WaveShares = 8
 const waveCampaigns = 256
 
 var (
-	selectDue = `
-select ` + store.CampaignColumns + `, applied_span
-from campaigns
+	selectDue = store.SelectWithSpans + `
 where due_at <= $1
   and (due_at, campaign_id) > ($3, $4)
   and crashes < ` + suspectCrashes

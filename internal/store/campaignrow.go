@@ -46,6 +46,9 @@ const CampaignColumns = `campaign_id, high_water_seq, chain_hash, applied_seq, h
 // SelectCampaigns begins a query for rows of campaigns.
 const SelectCampaigns = "\nselect " + CampaignColumns + "\nfrom campaigns"
 
+// SelectWithSpans is SelectCampaigns for DestWithSpan.
+const SelectWithSpans = "\nselect " + CampaignColumns + ", applied_span\nfrom campaigns"
+
 // CampaignColumnsOf is CampaignColumns qualified with a table alias.
 func CampaignColumnsOf(alias string) string {
 	names := strings.Split(CampaignColumns, ",")
@@ -63,12 +66,10 @@ func (c *CampaignRow) Dest() []any {
 		&c.PausedAt, &c.PausedBy, &c.PausedWhy, &c.Diverged, &c.Skips, &c.CreatedAt, &c.UpdatedAt}
 }
 
-const selectCampaign = `
-select ` + CampaignColumns + `, applied_span
-from campaigns
+const selectCampaign = SelectWithSpans + `
 where campaign_id = $1`
 
-// DestWithSpan is the scan destination for CampaignColumns and applied_span.
+// DestWithSpan is the scan destination for SelectWithSpans.
 func (c *CampaignRow) DestWithSpan() []any { return append(c.Dest(), &c.span) }
 
 // Campaign reads a campaign's row, locked for update in this transaction; false when there is
