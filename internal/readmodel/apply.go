@@ -85,11 +85,11 @@ where campaign_id = $1`
 
 // Look reads the watermarks of several campaigns, locked, ahead of applying events to them that are
 // expected to pass: Watermark then returns them without a query, and those that do not exist as at 0.
-// Only Advance and Fence create them. It returns false, and ReadAhead is needed, where a projection is to
+// Only Advance and Fence create them. The campaigns are in order of id, to avoid deadlocks. It returns false, and ReadAhead is needed, where a projection is to
 // be excluded from campaigns: one that is paused, or not loaded.
 func (a *ApplyTx) Look(campaigns []string, loaded func(projection string) bool) (bool, error) {
 	a.looked, a.marks = true, make(map[string]Watermark, len(campaigns))
-	err := a.readMarks(slices.Sorted(slices.Values(campaigns)), SelectWatermark+a.t.ForUpdate)
+	err := a.readMarks(campaigns, SelectWatermark+a.t.ForUpdate)
 	unloaded := func(projection string) bool { return !loaded(projection) }
 	return len(a.paused) == 0 && !slices.ContainsFunc(a.installed, unloaded), err
 }
