@@ -29,7 +29,7 @@ func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
 		must.OK(t, e.WaitApplied(wait(t), campaign, 1))
 	}
 	runs(ctx, "o-1")
-	second, cancel := context.WithTimeout(t.Context(), time.Second)
+	second, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	if err := e.Run(second); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "already running") {
 		t.Errorf("a second Run: %v, want ErrSetup", err)
@@ -46,7 +46,7 @@ func TestRun_refusesToRunTwiceAtATime(t *testing.T) {
 	runs(t.Context(), "o-3")
 	must.OK(t, e.Close())
 	must.OK(t, <-ran) // Close has ended it
-	ended, cancel := context.WithTimeout(t.Context(), time.Second)
+	ended, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	if err := e.Run(ended); !errors.Is(err, outboxweb.ErrSetup) || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("Run after Close: %v, want ErrSetup", err)

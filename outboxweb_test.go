@@ -122,7 +122,7 @@ func TestAppend_refusesACancelledContextAndTagsThatAreNoText(t *testing.T) {
 }
 
 func wait(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -156,7 +156,7 @@ func as(role outboxweb.Role) func(*http.Request) (outboxweb.Operator, error) {
 // says is what a handler answers to a GET of a path, once it has a part.
 func says(t *testing.T, h http.Handler, path, part string) (body string) {
 	t.Helper()
-	storetest.Eventually(t, path+" has "+part, func() bool {
+	must.Eventually(t, path+" has "+part, func() bool {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/admin/outbox"+path, nil))
 		body = w.Body.String()
@@ -194,7 +194,7 @@ func TestHandler_keepsItsRulesInsideAHost(t *testing.T) {
 	b := serve(t, e)
 	run(t, e)
 	must.Get(e.Append(t.Context(), placed("o-1", ""))).Or(t) // it is dead at once
-	storetest.Eventually(t, "the event is dead", func() bool {
+	must.Eventually(t, "the event is dead", func() bool {
 		_, text, _ := b.ask("GET", "/admin/outbox/api/v1/campaigns/o-1", "vera", nil, "")
 		return strings.Contains(text, `"dead":1`)
 	})
@@ -240,7 +240,7 @@ func TestHandler_rehearsesFilesOnly(t *testing.T) {
 		b := serve(t, e)
 		run(t, e)
 		must.Get(e.Append(t.Context(), placed("o-1", ""), outboxweb.Event{CampaignID: "o-2", EventType: "note.added", Payload: json.RawMessage(`{}`)})).Or(t)
-		storetest.Eventually(t, "the events are dead", func() bool {
+		must.Eventually(t, "the events are dead", func() bool {
 			_, text, _ := b.ask("GET", "/admin/outbox/", "vera", nil, "")
 			return strings.Contains(text, "projection orders (") && (dirs == nil || strings.Contains(text, "projection notes ("))
 		})
@@ -436,7 +436,7 @@ func TestEngine_publishesInOrder(t *testing.T) {
 	}
 	is(t, e.Publish(outboxweb.Topic{Name: "orders"}, "mail", outboxweb.PublisherFunc(nil)), outboxweb.ErrSetup, "a second publisher of the name")
 	run(t, e)
-	storetest.Eventually(t, "all are delivered", func() bool {
+	must.Eventually(t, "all are delivered", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(got) >= len(want)

@@ -12,7 +12,6 @@ import (
 	"github.com/outboxweb/outboxweb/intake"
 	"github.com/outboxweb/outboxweb/internal/dbtest"
 	"github.com/outboxweb/outboxweb/internal/must"
-	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // fromService is a transaction of a service in which it has written an event.
@@ -49,7 +48,7 @@ func TestEngine_movesWhatItsSourceHas(t *testing.T) {
 	}
 	run(t, e)
 	for _, campaign := range []string{"o-2", "o-3"} {
-		storetest.Eventually(t, "the event is applied", func() bool {
+		must.Eventually(t, "the event is applied", func() bool {
 			err := e.WaitApplied(wait(t), campaign, 1)
 			must.Need(t, err == nil || errors.Is(err, outboxweb.ErrNotFound), "%v", err)
 			return err == nil

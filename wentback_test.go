@@ -99,7 +99,7 @@ func startFailover(t *testing.T) *failover {
 		run(t, e)
 		f.engines, f.logs, f.consoles = append(f.engines, e), append(f.logs, l), append(f.consoles, console)
 	}
-	storetest.Eventually(t, "each instance has a publisher", func() bool {
+	must.Eventually(t, "each instance has a publisher", func() bool {
 		return f.number(`select count(distinct lease_owner) from publisher_progress where lease_owner <> ''`) == 2
 	})
 	return f
@@ -117,7 +117,7 @@ func (f *failover) append(word string, campaigns ...string) {
 	for i, campaign := range campaigns {
 		id := fmt.Sprintf("%s-%s-%d", word, campaign, i)
 		event := outboxweb.Event{CampaignID: campaign, EventID: id, EventType: "order." + word, Payload: json.RawMessage(`{"item":"tea"}`)}
-		storetest.Eventually(f.t, "the event is appended", func() bool {
+		must.Eventually(f.t, "the event is appended", func() bool {
 			_, err := f.engines[i%2].Append(f.t.Context(), event)
 			must.Need(f.t, err == nil || errors.Is(err, outboxweb.ErrBusy), "%v", err)
 			return err == nil
@@ -134,7 +134,7 @@ func (f *failover) insert(campaign, word string) {
 // of campaigns and seqs they did.
 func (f *failover) settled() {
 	f.t.Helper()
-	storetest.Eventually(f.t, "every event is moved, applied or diverged, and delivered", func() bool {
+	must.Eventually(f.t, "every event is moved, applied or diverged, and delivered", func() bool {
 		return storetest.Column[int](f.t, f.shop, `select count(*) from outboxweb_intake`)[0] == 0 &&
 			f.number(`select count(*) from campaigns where applied_seq < high_water_seq and diverged = ''`) == 0 &&
 			f.number(`select count(*) from publisher_progress where position < (select max(position) from events)`) == 0
@@ -150,7 +150,7 @@ func (f *failover) settled() {
 
 func (f *failover) get(i int, path string, into any) {
 	f.t.Helper()
-	storetest.Eventually(f.t, "an answer to "+path, func() bool {
+	must.Eventually(f.t, "an answer to "+path, func() bool {
 		w := httptest.NewRecorder()
 		f.consoles[i].ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))
 		return w.Code == 200 && json.Unmarshal(w.Body.Bytes(), into) == nil
@@ -184,7 +184,7 @@ func (f *failover) failOver(round int, also bool) {
 	}
 	waited := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), storetest.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
 		defer cancel()
 		err := f.engines[0].WaitApplied(ctx, campaigns[2], 1000)
 		waited <- cmp.Or(ctx.Err(), err)
@@ -226,12 +226,12 @@ func (f *failover) verify(round int, campaigns []string, also bool) {
 			want = "diverged"
 		}
 		var c struct{ State, Why string }
-		storetest.Eventually(t, "campaign "+campaign+" is "+want, func() bool {
+		must.Eventually(t, "campaign "+campaign+" is "+want, func() bool {
 			f.get(round%2, "/api/v1/campaigns/"+campaign, &c)
 			return c.State == want
 		})
 	}
-	storetest.Eventually(t, "no run hangs", func() bool { return f.number(`select count(*) from runs where finished_at is null`) == 0 })
+	must.Eventually(t, "no run hangs", func() bool { return f.number(`select count(*) from runs where finished_at is null`) == 0 })
 }
 
 // A fail-over to a standby that lacked commits takes nothing that the instances remember for the new
@@ -259,10 +259,10 @@ func (f *failover) loseProjections() {
 		f.get(i, "/api/v1/projections", new(any)) // before another process may have applied again what this one did
 	}
 	applied := dbtest.Open(f.t, dbtest.InSchema(f.projections.URL("postgres"), "projections"))
-	storetest.Eventually(f.t, "the events are applied again", func() bool {
+	must.Eventually(f.t, "the events are applied again", func() bool {
 		return storetest.Column[int](f.t, applied, `select count(*) from orders where state = 'sent' and campaign_id in ('a', 'b', 'c')`)[0] == 3
 	})
-	storetest.Eventually(f.t, "an instance says that the projections went back", func() bool { return f.faults(0, "projections")+f.faults(1, "projections") != 0 }) // summaries are shared for a while
+	must.Eventually(f.t, "an instance says that the projections went back", func() bool { return f.faults(0, "projections")+f.faults(1, "projections") != 0 }) // summaries are shared for a while
 }
 
 // faults is how often an instance says that a database went back.

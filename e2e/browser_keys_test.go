@@ -110,7 +110,7 @@ func (b *tab) placeIsKept() {
 	const shown = `[...document.querySelectorAll("table[data-list] tbody tr")].filter(e => e.offsetHeight > 0).length === 50`
 	b.await("all rows of the page are seen", shown)
 	const end = `document.body.scrollHeight - innerHeight - scrollY`
-	eventually(b.t, patience, "it is where it was left", func() (bool, string) { // a busy browser remembers a place only after a while
+	eventually(b.t, "it is where it was left", func() (bool, string) { // a busy browser remembers a place only after a while
 		b.run(`scrollTo(0, document.body.scrollHeight)`)
 		b.await("its end is seen", end+" < 500")
 		b.click("table[data-list] tbody tr:nth-child(49) a")

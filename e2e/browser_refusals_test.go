@@ -105,7 +105,7 @@ func TestBrowser_scriptsThatFailToLoad(t *testing.T) {
 			b.expect("503")
 			b.scripts = c.runs
 			b.open("/")
-			eventually(t, patience, "each script was asked for again", func() (bool, string) {
+			eventually(t, "each script was asked for again", func() (bool, string) {
 				mu.Lock()
 				defer mu.Unlock()
 				return len(asked) == map[bool]int{true: 3, false: 1}[c.runs] && !slices.ContainsFunc(slices.Collect(maps.Values(asked)), func(n int) bool { return n != 2 }), fmt.Sprint(asked)

@@ -119,7 +119,7 @@ func (b *tab) inject(script string) {
 }
 
 func tell[P, R any](b *tab, command cdp.Command[P, R], params P) R {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, must.Patience)
 	defer cancel()
 	return must.Get(chromedp.Call(ctx, command, params)).Or(b.t)
 }
@@ -189,7 +189,7 @@ func js(v any) string {
 
 // read evaluates an expression in the page. It fails during navigation.
 func read[T any](b *tab, expression string) (T, error) {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, must.Patience)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
@@ -231,7 +231,7 @@ func (b *tab) await(what, condition string) *tab {
 
 // eventually waits until done reports true. A failure shows the page, which is too expensive to read at each attempt.
 func (b *tab) eventually(what string, done func() (bool, string)) {
-	last, ok := attain(patience, done)
+	last, ok := attain(done)
 	if ok {
 		return
 	}
@@ -239,7 +239,7 @@ func (b *tab) eventually(what string, done func() (bool, string)) {
 	if err != nil {
 		page = err.Error()
 	}
-	must.Need(b.t, false, "not within %s: %s; at last: %s; the page:\n%s", patience, what, last, tail(page, 1500))
+	must.Need(b.t, false, "not within %s: %s; at last: %s; the page:\n%s", must.Patience, what, last, tail(page, 1500))
 }
 
 func (b *tab) holds(condition string) (ok bool, problem string) {
@@ -407,7 +407,7 @@ func (b *tab) seenAgain() *tab {
 func (b *tab) away() { b.do("leave the page", chromedp.Navigate("about:blank")) }
 
 func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, must.Patience)
 	defer cancel()
 	err := chromedp.Do(ctx, actions...)
 	must.Need(b.t, err == nil, "%s: %v", what, err)

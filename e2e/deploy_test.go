@@ -135,7 +135,7 @@ func runContainer(t *testing.T, c container, d databases, extra ...string) runni
 	cmd := exec.Command(binary, append(c.args, extra...)...)
 	cmd.Dir, cmd.Env = r.dir, r.env
 	log, _ := background(t, cmd)
-	eventually(t, patience, "outboxweb health exits 0", func() (bool, string) {
+	eventually(t, "outboxweb health exits 0", func() (bool, string) {
 		text, err := r.health()
 		return err == nil && strings.HasPrefix(text, "ready: "), text + log.String()
 	})

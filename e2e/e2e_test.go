@@ -80,19 +80,15 @@ var readSources = sync.OnceFunc(func() {
 	}
 })
 
-// patience bounds every wait for something that should happen soon. It is generous, since the machine may be busy.
-const patience = time.Minute
-
-// eventually waits until done reports true and fails the test when that takes longer than within.
-// done also returns the current state for the message.
-func eventually(t *testing.T, within time.Duration, what string, done func() (bool, string)) {
-	last, ok := attain(within, done)
-	must.Need(t, ok, "not within %s: %s; at last: %s", within, what, last)
+// eventually waits until done reports true. done also returns the current state for the message of a test that fails.
+func eventually(t *testing.T, what string, done func() (bool, string)) {
+	last, ok := attain(done)
+	must.Need(t, ok, "not within %s: %s; at last: %s", must.Patience, what, last)
 }
 
 // awaitEqual waits until what is read is what is wanted.
 func awaitEqual[T comparable](t *testing.T, what string, want T, read func() T) {
-	eventually(t, 2*patience, what, func() (bool, string) {
+	eventually(t, what, func() (bool, string) {
 		got := read()
 		return got == want, fmt.Sprint(got)
 	})
@@ -100,10 +96,10 @@ func awaitEqual[T comparable](t *testing.T, what string, want T, read func() T) 
 
 // attain is eventually for something that may also not happen. It tries less and less often, since
 // most conditions hold at once or after a while.
-func attain(within time.Duration, done func() (bool, string)) (last string, ok bool) {
+func attain(done func() (bool, string)) (last string, ok bool) {
 	began := time.Now()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, max(100*time.Millisecond, time.Since(began)/20)) {
-		if ok, last = done(); ok || time.Since(began) > within {
+		if ok, last = done(); ok || time.Since(began) > must.Patience {
 			return last, ok
 		}
 		<-time.After(pause)
@@ -266,7 +262,7 @@ func launch(t *testing.T, d databases, args ...string) *server {
 }
 
 func attended(t *testing.T, cmd *exec.Cmd) *server {
-	s := &server{cmd: cmd, stderr: new(output), client: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+	s := &server{cmd: cmd, stderr: new(output), client: &http.Client{Timeout: 2 * must.Patience, Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		up: make(chan struct{}), exited: make(chan struct{})}
 	cmd.Stderr = s.stderr
 	stdout := must.Get(cmd.StdoutPipe()).Or(t)
@@ -317,8 +313,8 @@ func (s *server) awaitListening(t *testing.T) {
 	case <-s.up:
 	case <-s.exited:
 		must.Need(t, false, "the server ended before it listened: %s\n%s", s.cmd.ProcessState, s.stderr)
-	case <-time.After(patience):
-		must.Need(t, false, "the server does not listen after %s\n%s", patience, s.stderr)
+	case <-time.After(must.Patience):
+		must.Need(t, false, "the server does not listen after %s\n%s", must.Patience, s.stderr)
 	}
 }
 
@@ -336,10 +332,10 @@ func (s *server) stop(t *testing.T) int {
 	s.signal(t, syscall.SIGTERM)
 	select {
 	case <-s.exited:
-	case <-time.After(patience):
+	case <-time.After(must.Patience):
 		s.signal(t, syscall.SIGQUIT) // it says what it is doing
 		<-s.exited
-		must.Need(t, false, "the server does not end within %s of SIGTERM\n%s", patience, s.stderr)
+		must.Need(t, false, "the server does not end within %s of SIGTERM\n%s", must.Patience, s.stderr)
 	}
 	return s.code
 }
@@ -398,7 +394,7 @@ func (s *server) post(t *testing.T, status int, path string, body any) answer {
 
 // awaitAnswer asks until the answer has a status and contains a text.
 func (s *server) awaitAnswer(t *testing.T, method, path string, body any, status int, text string) {
-	eventually(t, 2*patience, fmt.Sprintf("%s %s is answered with %d and %q", method, path, status, text), func() (bool, string) {
+	eventually(t, fmt.Sprintf("%s %s is answered with %d and %q", method, path, status, text), func() (bool, string) {
 		a := do(t, s, method, path, body)
 		return a.status == status && strings.Contains(string(a.body), text), fmt.Sprintf("%d %s", a.status, a.body)
 	})
@@ -447,7 +443,7 @@ func (s *server) awaitSettled(t *testing.T) summary {
 func (s *server) awaitSummary(t *testing.T, what string, wanted func(summary) bool) summary {
 	var sum summary
 	began := time.Now()
-	eventually(t, 2*patience, what, func() (bool, string) {
+	eventually(t, what, func() (bool, string) {
 		sum = s.summary(t, "")
 		return sum.AsOf.After(began) && wanted(sum), fmt.Sprintf("%+v", sum)
 	})

@@ -325,7 +325,7 @@ func (b *besieged) hears() {
 	const said = `"a text was executed:" "the test"`
 	b.expect(said)
 	value[bool](b.tab, `hostile("the test"), true`)
-	eventually(b.t, patience, "what runs is heard", func() (bool, string) {
+	eventually(b.t, "what runs is heard", func() (bool, string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		last := strings.Join(b.trouble, "\n")

@@ -127,7 +127,7 @@ func (l *load) progress() int {
 
 func (l *load) awaitProgress(t *testing.T, more int) {
 	target := l.progress() + more
-	eventually(t, patience, fmt.Sprintf("%d events are acknowledged", target), func() (bool, string) {
+	eventually(t, fmt.Sprintf("%d events are acknowledged", target), func() (bool, string) {
 		n := l.progress()
 		return n >= target, fmt.Sprint(n, " are")
 	})

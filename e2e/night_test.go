@@ -17,7 +17,7 @@ var markup = regexp.MustCompile(`<[^>]*>`)
 
 // shows waits until a page has texts in what it says, or in its markup.
 func (s *server) shows(t *testing.T, path string, texts ...string) {
-	eventually(t, patience, path+" shows all of it", func() (bool, string) {
+	eventually(t, path+" shows all of it", func() (bool, string) {
 		page := string(fetch(t, s, path).body)
 		said := html.UnescapeString(markup.ReplaceAllString(page, ""))
 		for _, text := range texts {

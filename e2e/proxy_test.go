@@ -152,7 +152,7 @@ func startNginx(t *testing.T, locations string) string {
 // channel that is closed once it has ended.
 func listens(t *testing.T, cmd *exec.Cmd, address string) (ended chan struct{}) {
 	said, ended := background(t, cmd)
-	eventually(t, patience, cmd.String()+" listens", func() (bool, string) {
+	eventually(t, cmd.String()+" listens", func() (bool, string) {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()

@@ -174,7 +174,7 @@ func (o *onCall) awaitPublisher(text string) {
 
 // hears waits until something that has come says all of it.
 func (p *partner) hears(t *testing.T, texts ...string) {
-	eventually(t, patience, fmt.Sprintf("%q has come", texts), func() (bool, string) {
+	eventually(t, fmt.Sprintf("%q has come", texts), func() (bool, string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return slices.ContainsFunc(p.got, func(got string) bool {

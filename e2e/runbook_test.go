@@ -282,7 +282,7 @@ func (o *onCall) shell(step string, u runbookUnit) {
 	must.OK(o.t, os.WriteFile(log, []byte(o.s.stderr.String()), 0o600))
 	o.env["URL"] = o.s.url
 	flags := o.d.flags()
-	ctx, cancel := context.WithTimeout(o.t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(o.t.Context(), must.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", u.commands)
 	cmd.Cancel = func() error { return killAll(cmd.Process) }

@@ -185,7 +185,7 @@ func (s *scene) leases(table, id string) (n int) {
 // awaitHolder waits until a server has leased a row of each table, and returns which. A rebuild that has ended
 // before it was seen, as on a busy machine, is followed by another one.
 func (s *scene) awaitHolder(tables ...string) (holder int) {
-	eventually(s.t, 2*patience, fmt.Sprintf("a server has leases of %v", tables), func() (bool, string) {
+	eventually(s.t, fmt.Sprintf("a server has leases of %v", tables), func() (bool, string) {
 		if slices.Contains(tables, "runs") {
 			var r runDoc
 			if s.servers[0].get(s.t, fmt.Sprint("/api/v1/runs/", s.run), &r); !r.active() {
@@ -245,7 +245,7 @@ func (s *scene) suspend() {
 	})
 	before := frozen.metric(t, fenced)
 	writer := connect(t, s.past.journal(), "_txlock=immediate&_pragma=busy_timeout(1000)")
-	eventually(t, patience, "it is stopped where no other waits for its lock of an SQLite file", func() (bool, string) {
+	eventually(t, "it is stopped where no other waits for its lock of an SQLite file", func() (bool, string) {
 		freeze(t, frozen)
 		tx, err := writer.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -354,7 +354,7 @@ func campaignState(t *testing.T, s *server, id string) (c campaign) {
 
 func freeze(t *testing.T, s *server) {
 	s.signal(t, syscall.SIGSTOP)
-	eventually(t, patience, "the process is stopped", func() (bool, string) {
+	eventually(t, "the process is stopped", func() (bool, string) {
 		stat := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid()))).Or(t)
 		_, state, _ := bytes.Cut(stat, []byte(") "))
 		return bytes.HasPrefix(state, []byte("T")), string(state[:1])

@@ -72,7 +72,7 @@ func poisoned(t *testing.T) (d databases, flags []string) {
 
 // awaitCounts waits for counts by status and for the campaigns' leases to be released.
 func awaitCounts(t *testing.T, s *server, base string, pending, failed, dead int64) {
-	eventually(t, patience, fmt.Sprintf("%d rows are pending, %d failed and %d dead", pending, failed, dead), func() (bool, string) {
+	eventually(t, fmt.Sprintf("%d rows are pending, %d failed and %d dead", pending, failed, dead), func() (bool, string) {
 		sum := s.summary(t, base)
 		c := sum.Counts
 		return c.Pending == pending && c.Failed == failed && c.Dead == dead && c.Processing == 0 && sum.Campaigns.Leased == 0, fmt.Sprintf("%+v", sum)
@@ -118,7 +118,7 @@ type operationState struct {
 }
 
 func awaitOperation(t *testing.T, s *server, id int64) (o operationState) {
-	eventually(t, 2*patience, fmt.Sprintf("operation %d ends", id), func() (bool, string) {
+	eventually(t, fmt.Sprintf("operation %d ends", id), func() (bool, string) {
 		s.get(t, fmt.Sprintf("/api/v1/operations/%d", id), &o)
 		return o.Status != "running", o.Why
 	})
@@ -145,7 +145,7 @@ func startRun(t *testing.T, s *server, body map[string]any) (r runDoc) {
 }
 
 func awaitEnd(t *testing.T, s *server, id int64) (r runDoc) {
-	eventually(t, 2*patience, fmt.Sprintf("run %d ends", id), func() (bool, string) {
+	eventually(t, fmt.Sprintf("run %d ends", id), func() (bool, string) {
 		r = runDoc{}
 		s.get(t, fmt.Sprintf("/api/v1/runs/%d", id), &r)
 		return !r.active(), fmt.Sprintf("%+v", r)

@@ -36,7 +36,7 @@ func TestServe_outlivesItsTerminalAndTheReaderOfItsLog(t *testing.T) {
 	t.Parallel()
 	s := start(t, newDatabases(t))
 	s.signal(t, syscall.SIGHUP)
-	eventually(t, patience, "the log says that SIGHUP is ignored, or the server ends", func() (bool, string) {
+	eventually(t, "the log says that SIGHUP is ignored, or the server ends", func() (bool, string) {
 		select {
 		case <-s.exited:
 			return true, ""
@@ -91,7 +91,7 @@ func TestServe_startedOnAFullDiskGoesOnOnceThereIsRoom(t *testing.T) {
 			}
 			ballast, url := fill(t, d.dir), s.url
 			s = launch(t, d, "--listen", strings.TrimPrefix(url, "http://"))
-			eventually(t, patience, "readiness names the fault", func() (bool, string) {
+			eventually(t, "readiness names the fault", func() (bool, string) {
 				a, err := (&server{url: url, client: s.client}).do(t.Context(), http.MethodGet, "/readyz", nil)
 				return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), fault), fmt.Sprint(err, a.status, string(a.body))
 			})
@@ -149,7 +149,7 @@ func TestSQLiteServe_anEventThatNeedsTooMuchMemoryFailsAlone(t *testing.T) {
 	for _, c := range []struct{ campaign, eventType string }{{"a", "noted"}, {"culprit", "noted"}, {"culprit", "huge"}, {"culprit", "noted"}, {"z", "noted"}} {
 		s.post(t, 201, "/api/v1/campaigns/"+c.campaign+"/events", event{EventType: c.eventType, Payload: map[string]any{}})
 	}
-	eventually(t, patience, "the event is dead", func() (bool, string) {
+	eventually(t, "the event is dead", func() (bool, string) {
 		c := campaignState(t, s, "culprit")
 		return c.AppliedSeq == 1 && strings.Contains(c.Why, "Event 2 has been dead"), c.Why
 	})

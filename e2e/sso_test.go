@@ -115,7 +115,7 @@ func startSSO(t *testing.T, p ssoProxy, lifetime, refresh string) *sso {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	})
 	s.outer = s.reach(origin, nil)
-	eventually(t, patience, "the proxy knows its routes", func() (bool, string) {
+	eventually(t, "the proxy knows its routes", func() (bool, string) {
 		response, err := s.outer.client.Get(origin + outside + "/readyz")
 		if err != nil {
 			return false, err.Error()

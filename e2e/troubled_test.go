@@ -60,7 +60,7 @@ func drift(t *testing.T, s *server, d databases) {
 // awaitStandstill waits until no campaign can change: it is current, or blocked, or its head is
 // retried in many minutes.
 func awaitStandstill(t *testing.T, s *server) {
-	eventually(t, 2*patience, "nothing moves", func() (bool, string) {
+	eventually(t, "nothing moves", func() (bool, string) {
 		if sum := s.summary(t, ""); sum.Campaigns.Lagging == 0 || sum.Campaigns.Leased > 0 {
 			return false, fmt.Sprintf("%+v", sum)
 		}

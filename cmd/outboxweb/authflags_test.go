@@ -81,7 +81,7 @@ func TestServe_startsWithoutItsIssuer(t *testing.T) {
 	defer issuer.Close()
 	s := serve(t, "--auth", "jwt", "--auth-preset", "oauth2-proxy", "--auth-issuer", issuer.URL, "--auth-audience", "outboxweb", "--viewer", "*")
 	trouble := "the issuer's keys have not been read yet, so every user is refused: " + issuer.URL + "/.well-known/openid-configuration: the answer is 502 Bad Gateway"
-	eventually(t, "the fetch at start has failed", func() bool {
+	must.Eventually(t, "the fetch at start has failed", func() bool {
 		status, text := s.ask("/readyz?verbose")
 		return status == http.StatusOK && strings.Contains(text, trouble)
 	})

@@ -111,7 +111,7 @@ func benchInterrupted(t *testing.T, journal, projections string) {
 		_, stderr, code = here(ctx, "bench", "--scale", "0.05", "--only", "drain_10000x10", "--journal-db", journal, "--projections-db", projections)
 		ended <- code
 	}()
-	eventually(t, "something is drained", func() bool {
+	must.Eventually(t, "something is drained", func() bool {
 		return len(ask(t, projections, "select 1 from pg_tables where tablename = 'bench_tokens'")) > 0
 	})
 	cancel()

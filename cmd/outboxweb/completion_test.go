@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -119,7 +118,7 @@ done`
 			file := filepath.Join(dir, "script")
 			text, errs, code := runIn(t, dir, "completion", name)
 			must.Need(t, code == 0 && errs == "" && os.WriteFile(file, []byte(text), 0o600) == nil && os.WriteFile(filepath.Join(dir, "hosts.pem"), nil, 0o600) == nil, "exit %d: %s", code, errs)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // zsh waits for what it is to say
+			ctx, cancel := context.WithTimeout(t.Context(), must.Patience) // zsh waits for what it is to say
 			defer cancel()
 			cmd := exec.CommandContext(ctx, program, "-c", strings.ReplaceAll(one.script, "FILE", file))
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)

@@ -297,7 +297,7 @@ func TestTLS_speaksHTTP2AndTakesAnotherCertificateWithoutRestart(t *testing.T) {
 	must.Hold(t, got == nil, "without TLS, Strict-Transport-Security: %q", got)
 	pair.write(2)
 	client := pair.trusting()
-	eventually(t, "the new certificate is in use", func() bool {
+	must.Eventually(t, "the new certificate is in use", func() bool {
 		response, err := client.Get(s.url + "/healthz")
 		if err == nil {
 			response.Body.Close()

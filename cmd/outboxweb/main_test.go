@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -196,7 +197,7 @@ func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
 
 func scriptDrain(ts *testscript.TestScript, _ bool, args []string) {
 	databases := []string{"--journal-db", "sqlite:" + ts.MkAbs("data/journal.db"), "--projections-db", "sqlite:" + ts.MkAbs("data/projections.db")}
-	ctx, stop := context.WithTimeout(context.Background(), 2*patience)
+	ctx, stop := context.WithTimeout(context.Background(), must.Patience)
 	defer stop()
 	var stderr string
 	ended := make(chan int, 1)

@@ -71,7 +71,7 @@ func measureRebuild(b *testing.B, s *engine.Engine, set *projection.Set) {
 	lookers.Go(func() {
 		every(looking, 0, 50*time.Millisecond, func() { peak = max(peak, residentMB(b, os.Getpid())) })
 	})
-	within(b, 20*time.Minute, "the run ends", func() bool {
+	must.Within(b, 20*time.Minute, "the run ends", func() bool {
 		run = must.Get(s.Runs.Get(b.Context(), run.ID)).Or(b)
 		return !run.Status.Active()
 	})
@@ -150,7 +150,7 @@ func appendAll(b *testing.B, s *engine.Engine, events []event.Event) {
 }
 
 func untilApplied(b *testing.B, s *engine.Engine) {
-	within(b, 10*time.Minute, "the events are applied", func() bool {
+	must.Within(b, 10*time.Minute, "the events are applied", func() bool {
 		wait, any, err := s.UntilDue(b.Context(), campaign.Scope{})
 		must.OK(b, err)
 		return !any || wait >= time.Minute

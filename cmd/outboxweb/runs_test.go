@@ -179,7 +179,7 @@ func TestCommands_thatAreStoppedLeaveNoActiveRun(t *testing.T) {
 				must.Need(t, err == nil || errors.Is(err, event.ErrNotFound), "%v", err)
 				return run
 			}
-			eventually(t, "events are replayed", func() bool { return read().Events.Done > 0 })
+			must.Eventually(t, "events are replayed", func() bool { return read().Events.Done > 0 })
 			stop()
 			must.Equal(t, <-ended, "1 run 1 is interrupted; continue with: outboxweb runs resume 1 --wait\noutboxweb: interrupted\n", "it says")
 			run := read()
@@ -282,7 +282,7 @@ values (1, 'ana', 'cli', '', 'pause', 'a', 0, 'null', 'null', '', '', '', 'null'
 		engine.Keeper{Engine: d.st, Audit: 24 * time.Hour, History: 24 * time.Hour, Logger: log}.Run(ctx)
 		close(ended)
 	}()
-	eventually(t, "what is old is deleted", func() bool { return len(kept()) == 1 })
+	must.Eventually(t, "what is old is deleted", func() bool { return len(kept()) == 1 })
 	stop()
 	<-ended
 }

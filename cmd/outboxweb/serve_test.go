@@ -31,9 +31,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
-// patience is how long a test waits for a condition before it fails.
-const patience = time.Minute
-
 // served is a server in its own process.
 type served struct {
 	t        testing.TB
@@ -96,25 +93,12 @@ func (s *served) summary() campaign.Summary {
 	return summary
 }
 
-func eventually(t testing.TB, what string, holds func() bool) { within(t, patience, what, holds) }
-
-// within waits until a condition holds, and ends the test after the limit.
-func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
-	deadline := time.Now().Add(limit)
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for !holds() {
-		must.Need(t, !time.Now().After(deadline), "%s: not within %s", what, limit)
-		<-look.C
-	}
-}
-
 func runIn(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
 	return runWith(t, dir, nil, args...)
 }
 
 func runWith(t *testing.T, dir string, env []string, args ...string) (stdout, stderr string, code int) {
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithTimeout(t.Context(), must.Patience)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "outboxweb", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
@@ -132,7 +116,7 @@ func TestServe_sampleShowsItsDeadHeadsAndLeavesAJournalThatHasEventsAlone(t *tes
 	t.Parallel()
 	s := serve(t, "--sample", "--max-attempts", "2", "--retry-base", "1ms", "--poll-interval", "20ms")
 	s.answers(http.StatusOK, "", "/readyz")
-	eventually(t, "three dead heads and everything else applied", func() bool {
+	must.Eventually(t, "three dead heads and everything else applied", func() bool {
 		now := s.summary()
 		return now.Counts.Dead == 3 && now.Campaigns.Lagging == 3 && now.Campaigns.Total == 40
 	})
@@ -160,14 +144,14 @@ func TestServe_secondSignalEndsAtOnce(t *testing.T) {
 	must.Get(io.WriteString(slow, "GET / HTTP/1.1\r\nHost: "+address+"\r\n")).Or(t)
 	s.ask("/healthz") // by now the server has accepted the slow one too
 	s.signal(syscall.SIGTERM)
-	eventually(t, "the server accepts no more", func() bool {
+	must.Eventually(t, "the server accepts no more", func() bool {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()
 		}
 		return err != nil
 	})
-	eventually(t, "another signal ends it", func() bool { return s.cmd.Process.Signal(syscall.SIGTERM) != nil })
+	must.Eventually(t, "another signal ends it", func() bool { return s.cmd.Process.Signal(syscall.SIGTERM) != nil })
 	ended := s.wait()
 	exit, ok := errors.AsType[*exec.ExitError](ended)
 	must.Hold(t, ok && exit.Sys().(syscall.WaitStatus).Signaled(), "ended with %v, want the signal", ended)
@@ -365,7 +349,7 @@ func TestFiles_areTheirOwnersAlone(t *testing.T) {
 				must.Need(t, err == nil, "%v: %v\n%s", args, err, out)
 			}
 			run(append([]string{"append", write("events.jsonl", threeEvents)}, databases...)...)
-			eventually(t, "the events are published", func() bool {
+			must.Eventually(t, "the events are published", func() bool {
 				text, err := os.ReadFile(filepath.Join(given, "published.ndjson"))
 				return err == nil && strings.Count(string(text), "\n") == 2
 			})

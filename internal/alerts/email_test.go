@@ -260,7 +260,7 @@ func TestReceiver_messageEndsWhateverItDoes(t *testing.T) {
 			select {
 			case text := <-ended:
 				must.Hold(t, strings.HasPrefix(text, "false") && strings.Contains(text, c.says), "it ended with %q, want %q", text, c.says)
-			case <-time.After(30 * time.Second):
+			case <-time.After(must.Patience):
 				t.Fatal("it does not end")
 			}
 		})

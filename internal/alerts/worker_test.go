@@ -429,7 +429,7 @@ func TestWorker_sendsAgainAfterAKill(t *testing.T) {
 	f.Exec(`update alert_evaluator set lease_expires_at = 0`) // as if a minute had passed
 	child(t, f, server.URL)
 	must.Equal(t, <-ids, sent, "what is sent after the kill and before it")
-	storetest.Eventually(t, "the message is recorded", func() bool { return f.Number(`select count(*) from alert_messages where status = 'sent'`) == 1 })
+	must.Eventually(t, "the message is recorded", func() bool { return f.Number(`select count(*) from alert_messages where status = 'sent'`) == 1 })
 	must.Equal(t, f.Number(`select count(*) from alert_messages`), 1, "messages")
 }
 
@@ -440,10 +440,10 @@ func TestPostgresWorkers_sendOnce(t *testing.T) {
 	w := newWorld(t)
 	child(t, f, w.URL)
 	child(t, f, w.URL)
-	storetest.Eventually(t, "a message", func() bool { return w.kinds() != "" })
-	storetest.Eventually(t, "an evaluation", func() bool { return f.Number(`select lease_epoch from alert_evaluator where evaluated_at > 0`) > 0 })
+	must.Eventually(t, "a message", func() bool { return w.kinds() != "" })
+	must.Eventually(t, "an evaluation", func() bool { return f.Number(`select lease_epoch from alert_evaluator where evaluated_at > 0`) > 0 })
 	evaluated := f.Number(`select evaluated_at from alert_evaluator`)
-	storetest.Eventually(t, "many more", func() bool { return f.Number(`select evaluated_at from alert_evaluator`) > evaluated+200_000 })
+	must.Eventually(t, "many more", func() bool { return f.Number(`select evaluated_at from alert_evaluator`) > evaluated+200_000 })
 	must.Equal(t, w.kinds(), "firing", "sent")
 }
 

@@ -224,7 +224,7 @@ func OpenCode(tb testing.TB, p dbtest.Pair, code []projection.Code, options ...O
 
 func openSet(tb testing.TB, p dbtest.Pair, set *projection.Set, options []Option) *Engine {
 	o := Options{Options: storetest.OptionsFor(p), Worker: worker.Config{Mode: campaign.ModeOutbox, Build: "test"}, Clock: new(storetest.Clock)}
-	o.Now, o.Options.EventTimeout = time.Now, storetest.Patience
+	o.Now, o.Options.EventTimeout = time.Now, must.Patience
 	for _, change := range options {
 		change(&o)
 	}
@@ -373,7 +373,7 @@ func (b *Engine) MustStand(campaignID string, seq int64, status event.Status, at
 
 // MustWait waits until the projections have applied the event.
 func (b *Engine) MustWait(campaign string, seq int64) *Engine {
-	ctx, cancel := context.WithTimeout(b.Ctx, storetest.Patience)
+	ctx, cancel := context.WithTimeout(b.Ctx, must.Patience)
 	defer cancel()
 	must.Get(b.WaitApplied(ctx, campaign, seq)).Or(b.TB)
 	return b

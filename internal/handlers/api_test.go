@@ -24,7 +24,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -95,7 +94,7 @@ func TestAppend_waitsForTheProjections(t *testing.T) {
 
 	answered := make(chan answer, 1)
 	go func() { answered <- s.post("/api/v1/campaigns/c-1/events?wait=applied&timeout=30s", event) }()
-	storetest.Eventually(t, "the append answers after it was applied", func() bool {
+	must.Eventually(t, "the append answers after it was applied", func() bool {
 		s.pass()
 		return len(answered) > 0
 	})

@@ -25,13 +25,10 @@ import (
 	"github.com/outboxweb/outboxweb/internal/replay"
 )
 
-// allowance is how long a test waits for what should happen soon.
-const allowance = time.Minute
-
 func connect(t *testing.T, server *httptest.Server, text string) net.Conn {
 	conn := must.Get(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 	t.Cleanup(func() { conn.Close() })
-	must.OK(t, conn.SetDeadline(time.Now().Add(allowance)))
+	must.OK(t, conn.SetDeadline(time.Now().Add(must.Patience)))
 	must.Get(io.WriteString(conn, text)).Or(t)
 	return conn
 }
@@ -77,7 +74,7 @@ func TestHead_hasLimits(t *testing.T) {
 func closedBy(t *testing.T, conn net.Conn) string {
 	said, err := io.ReadAll(conn)
 	timeout := net.Error(nil)
-	must.Hold(t, !errors.As(err, &timeout) || !timeout.Timeout(), "the connection is still open after %s", allowance)
+	must.Hold(t, !errors.As(err, &timeout) || !timeout.Timeout(), "the connection is still open after %s", must.Patience)
 	return string(said)
 }
 
@@ -160,7 +157,7 @@ func TestSlowClients_doNotHoldOthersUp(t *testing.T) {
 		for range readers {
 			conn := must.Get(few.Dial("tcp", server.Listener.Addr().String())).Or(t)
 			defer conn.Close()
-			must.OK(t, conn.SetReadDeadline(time.Now().Add(allowance)))
+			must.OK(t, conn.SetReadDeadline(time.Now().Add(must.Patience)))
 			must.Get(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)).Or(t)
 			must.Get(io.CopyN(io.Discard, conn, 100)).Or(t)
 		}

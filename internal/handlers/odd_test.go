@@ -321,7 +321,7 @@ func (z *fuzzed) ask(t *testing.T, r sent) {
 		t.Skip("no request")
 	}
 	got.RemoteAddr = "127.0.0.1:5555"
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	query := got.URL.Query()
 	waits := query.Has("wait") || query.Has("min_seq")
 	if waits { // nothing is applied, so a wait never ends

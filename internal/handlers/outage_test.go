@@ -21,7 +21,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/size"
 	"github.com/outboxweb/outboxweb/internal/store"
-	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // tryOnStore lets a site dry-run and explain the events of a campaign.
@@ -101,7 +100,7 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 	s := newSiteWith(t, pair, store.Options{Wait: size.Of(2*time.Second, 2*time.Second, 0)}, tryOnStore)
 	s.clock = patient.clock
 	// It is cached for a second, so that the overview fails later on.
-	storetest.Eventually(t, "the summary", func() bool { return s.get("/api/v1/summary").StatusCode == 200 })
+	must.Eventually(t, "the summary", func() bool { return s.get("/api/v1/summary").StatusCode == 200 })
 	must.OK(t, server.Crash())
 	var wg sync.WaitGroup
 	for range size.Of(1, 1, 4) {
@@ -161,17 +160,17 @@ func (s *site) heals(server *pgtest.Server) {
 	go func() {
 		waiting <- s.post("/api/v1/campaigns/c-9/events", `{"event_id":"e-1","event_type":"a","payload":{}}`)
 	}()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), must.Patience)
 	defer cancel()
 	must.OK(s.t, server.Launch(ctx))
 	a := <-waiting
 	must.Hold(s.t, a.StatusCode == 201 || a.StatusCode == 503, "an append that waited for the server is answered with %d %s", a.StatusCode, a.body)
-	storetest.Eventually(s.t, "readiness", func() bool { return s.get("/readyz").StatusCode == 200 })
-	storetest.Eventually(s.t, "an append", func() bool {
+	must.Eventually(s.t, "readiness", func() bool { return s.get("/readyz").StatusCode == 200 })
+	must.Eventually(s.t, "an append", func() bool {
 		return s.post("/api/v1/campaigns/c-9/events", `{"event_type":"a","payload":{}}`).StatusCode == 201
 	})
 	for _, r := range everyRequest(s.t, s) { // what failed is shared for as long as what was read
-		storetest.Eventually(s.t, r.String(), func() bool { return s.send(r).StatusCode < 500 })
+		must.Eventually(s.t, r.String(), func() bool { return s.send(r).StatusCode < 500 })
 	}
 }
 

@@ -403,11 +403,11 @@ func TestPostgresIntake_isWokenByTheTrigger(t *testing.T) {
 		worker.Run(ctx)
 		close(ended)
 	}()
-	storetest.Eventually(t, "the server listens", func() bool {
+	must.Eventually(t, "the server listens", func() bool {
 		return len(storetest.Texts(t, s.db, `select query from pg_stat_activity where datname = current_database() and query = 'listen outboxweb_intake' and state = 'idle'`)) == 1
 	})
 	s.put(anEvent("c-1", "e-1"))
-	storetest.Eventually(t, "the row is moved", func() bool { return s.journal("c-1") == "e-1" && s.rows() == "" })
+	must.Eventually(t, "the row is moved", func() bool { return s.journal("c-1") == "e-1" && s.rows() == "" })
 	cancel()
 	<-ended
 }

@@ -201,7 +201,7 @@ func TestIntake_handsOverWhileRowsAreMoved(t *testing.T) {
 			taken <- <-taken // it does not wait
 			return
 		}
-		storetest.Eventually(t, "the hand-over waits", func() bool {
+		must.Eventually(t, "the hand-over waits", func() bool {
 			return len(storetest.Texts(t, s.db, `select mode from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`)) == 1
 		})
 	}))

@@ -69,7 +69,7 @@ func TestReady_isNotBoughtByAppendsToTheWrongJournal(t *testing.T) {
 		f.AppendN(fmt.Sprint("new-", i), 1)
 	}
 	f.Drain()
-	storetest.Eventually(t, "the read that is shared for a while is of seven campaigns", func() bool {
+	must.Eventually(t, "the read that is shared for a while is of seven campaigns", func() bool {
 		return must.Get(f.Summary(f.Ctx)).Or(t).Campaigns.Total == 7
 	})
 	must.Equal(t, len(f.Ready(f.Ctx)), 1, "the reasons", "once most campaigns are of this journal")

@@ -95,11 +95,34 @@ func Hold(tb TB, holds bool, format string, args ...any) {
 	}
 }
 
-// Receive returns what comes on a channel, or ends the test with a message if nothing does within a minute.
+// Patience bounds every wait for what should happen soon. It is generous, since the machine may be
+// many times slower than usual; only a test that fails waits for so long.
+const Patience = 5 * time.Minute
+
+// Eventually waits until a condition holds, and ends the test if it does not within Patience.
+func Eventually(tb TB, what string, holds func() bool) {
+	tb.Helper()
+	Within(tb, Patience, what, holds)
+}
+
+// Within is Eventually with another limit.
+func Within(tb TB, limit time.Duration, what string, holds func() bool) {
+	deadline := time.After(limit)
+	for pause := time.Millisecond; !holds(); pause = min(2*pause, 32*time.Millisecond) {
+		select {
+		case <-time.After(pause):
+		case <-deadline:
+			tb.Helper()
+			tb.Fatal(at() + fmt.Sprintf("not within %s: %s", limit, what))
+		}
+	}
+}
+
+// Receive returns what comes on a channel, or ends the test with a message if nothing does within Patience.
 func Receive[T any](tb TB, from <-chan T, format string, args ...any) (value T) {
 	select {
 	case value = <-from:
-	case <-time.After(time.Minute):
+	case <-time.After(Patience):
 		tb.Helper()
 		tb.Fatal(at() + fmt.Sprintf(format, args...))
 	}

@@ -229,7 +229,7 @@ func TestOperation_runsByItselfOnceStarted(t *testing.T) {
 	// All but the first need a wake-up: the worker would sleep for an hour.
 	for i := range 3 {
 		op := b.StartOperation(operations.OperationRequest{Canary: true, Selection: operations.Selection{Rows: []event.RowKey{{CampaignID: many(i), Seq: 2}}}})
-		storetest.Eventually(t, "the operation ends", func() bool { return b.Operation(op.ID).Status != operations.OperationRunning })
+		must.Eventually(t, "the operation ends", func() bool { return b.Operation(op.ID).Status != operations.OperationRunning })
 		wantTotals(t, b.Operation(op.ID), operations.OperationDone, operations.OperationTotals{Chosen: 1, Done: 1})
 	}
 }

@@ -92,7 +92,7 @@ func TestClient_endsWhateverTheServerDoes(t *testing.T) {
 			var err error
 			select {
 			case err = <-ended:
-			case <-time.After(30 * time.Second):
+			case <-time.After(must.Patience):
 				t.Fatal("the request does not end")
 			}
 			close(over)
@@ -101,7 +101,7 @@ func TestClient_endsWhateverTheServerDoes(t *testing.T) {
 			}
 			select {
 			case <-left:
-			case <-time.After(30 * time.Second):
+			case <-time.After(must.Patience):
 				t.Error("its connection stays open")
 			}
 		})

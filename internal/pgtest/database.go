@@ -8,19 +8,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // mine begins the names of this process's databases on a server that it may share with others.
 var mine = "test_" + strings.ToLower(rand.Text()[:10])
 
 var template = mine + "_template"
-
-// patience bounds the waits of Database and its cleanup.
-const patience = time.Minute
 
 // idle is how many connections exec leaves for later statements.
 const idle = 4
@@ -60,7 +58,7 @@ func (s *Server) Empty(tb testing.TB) string {
 
 func (s *Server) copyOf(tb testing.TB, of string) string {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
 	defer cancel()
 	name := mine + "_" + strconv.FormatInt(clonesMade.Add(1), 10)
 	// Without fsync, copying files takes 23 ms and copying through the log 55 ms (40 tables). The
@@ -69,7 +67,7 @@ func (s *Server) copyOf(tb testing.TB, of string) string {
 		tb.Fatalf("make a database for the test: %v", err)
 	}
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
 		defer cancel()
 		if err := s.exec(ctx, "drop database if exists "+name+" with (force)"); err != nil {
 			tb.Errorf("drop the test's database: %v", err)

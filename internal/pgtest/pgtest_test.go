@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
@@ -92,7 +91,7 @@ func TestStart_endsWithKilledProcess(t *testing.T) {
 	dir, kill := abandoned(t)
 	pid := postmaster(t, dir)
 	kill()
-	await(t, "the server of a killed process to go", func() bool { return gone(dir, pid) })
+	must.Eventually(t, "the server of a killed process to go", func() bool { return gone(dir, pid) })
 }
 
 // abandoned runs this binary until it has printed its directory. The function it returns kills
@@ -121,7 +120,7 @@ func TestPooler_movesClientBetweenConnections(t *testing.T) {
 	conn := must.Get(pgx.ConnectConfig(t.Context(), config)).Or(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	backends := map[int]bool{}
-	await(t, "a second backend", func() bool {
+	must.Eventually(t, "a second backend", func() bool {
 		var backend, again int
 		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 			return errors.Join(
@@ -152,19 +151,4 @@ func postmaster(t *testing.T, dir string) int {
 func gone(dir string, pid int) bool {
 	_, err := os.Stat(dir)
 	return errors.Is(err, fs.ErrNotExist) && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
-}
-
-// await waits until a condition holds, for a minute at most.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/must"
 )
 
 // PostgreSQL's shutdown modes, as signals.
@@ -184,7 +186,7 @@ func (s *Server) Launch(ctx context.Context) error {
 	defer s.mu.Unlock()
 	deadline, limited := ctx.Deadline()
 	if !limited {
-		deadline = time.Now().Add(patience)
+		deadline = time.Now().Add(must.Patience)
 	}
 	if err := s.janitor.run(fmt.Sprintf("launch %d %s postgres -D data", int(time.Until(deadline).Seconds()), running)); err != nil {
 		return fmt.Errorf("launch PostgreSQL: %w", err)

@@ -240,14 +240,14 @@ func TestApply_deadlineIsForStatementsThatCouldRunLong(t *testing.T) {
 	} {
 		s := loadText(t, head+"-- on: a\n"+statement+";\n")
 		var r recorder
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 		must.OK(t, s.Apply(ctx, &r, testEvent(), nil))
 		cancel()
 		must.Equal(t, r.endless[0], endless, statement, "without deadline")
 	}
 	s := loadText(t, head+"create trigger tr after insert on t begin delete from t where n = 1; end;\n-- on: a\ninsert into t (campaign_id) values (:campaign_id);\n")
 	var r recorder
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	must.OK(t, s.Apply(ctx, &r, testEvent(), nil))
 	must.Hold(t, !r.endless[0], "with a trigger in the schema a statement has no deadline")

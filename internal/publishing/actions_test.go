@@ -241,7 +241,7 @@ func TestRelay_aPauseElsewhereHoldsAfterTheBatchInFlight(t *testing.T) {
 	c := r.config(f, "one", sub)
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	deliver(t, f, c)
-	storetest.Eventually(t, "the pair is given back", func() bool {
+	must.Eventually(t, "the pair is given back", func() bool {
 		return f.standing(sub.SubscriptionName).status == "paused" && f.standing(sub.SubscriptionName).owner == ""
 	})
 	must.Equal(t, r["one"].got(), upTo(20), "it got")
@@ -257,10 +257,10 @@ func TestRelay_nothingAppendedAfterAPauseIsDelivered(t *testing.T) {
 	c.PollInterval, c.Lease = time.Hour, time.Hour
 	f.MustAppend(noted("c-1"))
 	deliver(t, f, c)
-	storetest.Eventually(t, "the first event is delivered", func() bool { return f.standing(sub.SubscriptionName).position == 1 })
+	must.Eventually(t, "the first event is delivered", func() bool { return f.standing(sub.SubscriptionName).position == 1 })
 	must.Get(elsewhere.progress.Pause(t.Context(), ana("mended"), sub.SubscriptionName)).Or(t)
 	f.MustAppend(noted("c-1"))
-	storetest.Eventually(t, "the pair is given back", func() bool { return f.standing(sub.SubscriptionName).owner == "" })
+	must.Eventually(t, "the pair is given back", func() bool { return f.standing(sub.SubscriptionName).owner == "" })
 	must.Equal(t, r["one"].got(), upTo(1), "it got")
 }
 
@@ -287,13 +287,13 @@ func TestRelay_stopsAtOnce(t *testing.T) {
 			c := receivers{"one": {answer: func(ctx context.Context, _ []*destination.Event) (int, error) {
 				return answer(ctx, f, sync.OnceFunc(func() { close(called) }))
 			}}}.config(f, "one", sub)
-			c.Lease = 2 * storetest.Patience // its expiry would cancel the call or end the retries too
+			c.Lease = 2 * must.Patience // its expiry would cancel the call or end the retries too
 			stop := deliver(t, f, c)
 			<-called
 			began := time.Now()
 			stop()
 			took := time.Since(began)
-			must.Hold(t, took <= storetest.Patience, "it took %s to stop", took)
+			must.Hold(t, took <= must.Patience, "it took %s to stop", took)
 			if name == away {
 				f.Exec(`alter table away rename to publisher_progress`)
 			}
@@ -336,7 +336,7 @@ func TestRelay_aSubscriptionThatWaitsIsActedOnElsewhere(t *testing.T) {
 	}, func(t *testing.T, f *fixture, c given) {
 		sub, r, config := failing(t, f)
 		deliver(t, f, config)
-		storetest.Eventually(t, "the pair has failed", func() bool { return f.standing(sub.SubscriptionName).status == "failed" })
+		must.Eventually(t, "the pair has failed", func() bool { return f.standing(sub.SubscriptionName).status == "failed" })
 		must.OK(t, c.act(f.beside(live), sub.SubscriptionName))
 		f.mustStandAt(t, sub.SubscriptionName, 3)
 		must.Equal(t, r.got(), c.got, "it got")
@@ -351,7 +351,7 @@ func TestRelay_renewsTheLeaseOfAnIdleSubscription(t *testing.T) {
 	c.Lease = lease / 3
 	deliver(t, f, c)
 	for range 3 {
-		storetest.Eventually(t, "the lease is renewed", func() bool {
+		must.Eventually(t, "the lease is renewed", func() bool {
 			held := f.publisher(sub.SubscriptionName).Lease
 			return held != nil && held.ExpiresAt.Equal(f.Clock.Now().Add(c.Lease))
 		})
@@ -417,7 +417,7 @@ func TestRelay_aWakeUpIsNotLostWhileAPositionIsSaved(t *testing.T) {
 	must.Need(t, w.long <= time.Second, "until the position may be saved again it waits %s", w.long)
 	s.Advance(time.Second) // the wake-up comes when the position is due to be saved anyway
 	f.MustAppend(opened("c-1"))
-	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
+	must.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
 }
 
 // A single failed read of the journal is retried after a moment, and not at the next poll.

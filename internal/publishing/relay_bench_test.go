@@ -15,7 +15,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/publishing/destination"
-	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
 // BenchmarkFanOut delivers a whole journal to five files at a time, each
@@ -47,7 +46,7 @@ func fanOut(b *testing.B, j corpus.Journal) {
 		go func() { ended <- relay.Run(ctx) }()
 		slowest := 0.0
 		for _, sub := range subs {
-			storetest.Eventually(b, "all is delivered", func() bool {
+			must.Eventually(b, "all is delivered", func() bool {
 				var position int64
 				err := journal.JournalDB.QueryRow(`select position from publisher_progress where publisher = $1`, sub.Publisher).Scan(&position)
 				return err == nil && position == int64(len(events))

@@ -36,7 +36,7 @@ func customSubscription(tb testing.TB, f destination.Functions) destination.Subs
 
 // failed waits until a publisher has failed.
 func (f *fixture) failed(sub destination.Subscription) subscription.Publisher {
-	storetest.Eventually(f.TB, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == subscription.PublisherFailed })
+	must.Eventually(f.TB, "failed", func() bool { return f.publisher(sub.SubscriptionName).Status == subscription.PublisherFailed })
 	return f.publisher(sub.SubscriptionName)
 }
 
@@ -58,11 +58,11 @@ func TestRelay_tellsAHangingCallFromHealth(t *testing.T) {
 	})
 	deliverCustom(t, f, "one", sub)
 	f.failed(sub)
-	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(sub.SubscriptionName).HangingSince != nil })
+	must.Eventually(t, "it hangs", func() bool { return f.publisher(sub.SubscriptionName).HangingSince != nil })
 	p := f.publisher(sub.SubscriptionName)
 	must.Hold(t, p.Healthy != nil && *p.Healthy && p.HealthAt != nil && !p.HealthAt.After(*p.HangingSince) && p.ErrorKind == operator.UnknownError, "%+v", p)
 	close(hang)
-	storetest.Eventually(t, "it does not hang any more", func() bool { return f.publisher(sub.SubscriptionName).HangingSince == nil })
+	must.Eventually(t, "it does not hang any more", func() bool { return f.publisher(sub.SubscriptionName).HangingSince == nil })
 	f.mustStandAt(t, sub.SubscriptionName, 1)
 }
 
@@ -74,7 +74,7 @@ func TestRelay_handsOverAPublisherWhoseCallHangs(t *testing.T) {
 	hang := make(chan struct{})
 	stuck := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) { <-hang; return len(events), nil }})
 	stop := deliverCustom(t, f, "one", stuck)
-	storetest.Eventually(t, "it hangs", func() bool { return f.publisher(stuck.SubscriptionName).HangingSince != nil })
+	must.Eventually(t, "it hangs", func() bool { return f.publisher(stuck.SubscriptionName).HangingSince != nil })
 	var delivered atomic.Int64
 	well := customSubscription(t, destination.Functions{Deliver: func(_ context.Context, events []*destination.Event) (int, error) {
 		delivered.Add(int64(len(events)))
@@ -171,7 +171,7 @@ func TestRelay_saysHowItLostAPublisher(t *testing.T) {
 			deliver(t, f, c)
 			f.mustStandAt(t, sub.SubscriptionName, 1)
 			must.OK(t, happen(f, sub.SubscriptionName))
-			storetest.Eventually(t, "it says "+says, func() bool { return log.Says(says) })
+			must.Eventually(t, "it says "+says, func() bool { return log.Says(says) })
 		})
 	}
 }
@@ -203,13 +203,13 @@ func TestRelay_asksForHealthWhenADeliveryFails(t *testing.T) {
 	f.mustStandAt(t, sub.SubscriptionName, 1)
 	away.Store(true)
 	f.MustAppend(noted("c-1"))
-	storetest.Eventually(t, "an error", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
+	must.Eventually(t, "an error", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
 	p := f.publisher(sub.SubscriptionName)
 	must.Hold(t, p.ErrorKind == operator.DestinationError && strings.Contains(p.LastError, "the line is cut") && strings.Contains(p.LastError, "no route") && p.Healthy != nil && !*p.Healthy, "the first failure is told as %+v", p)
 	before := calls.Load()
 	must.Get(f.progress.Resume(t.Context(), ana("try"), sub.SubscriptionName)).Or(t)
 	relay.Wake()
-	storetest.Eventually(t, "an error after the resume", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
+	must.Eventually(t, "an error after the resume", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount == 1 })
 	must.Equal(t, calls.Load(), before, "deliveries were tried after the resume, though the publisher is not healthy")
 }
 
@@ -279,7 +279,7 @@ func TestRelay_blamesNoEventBeforeAnotherWasTakenOrRefused(t *testing.T) {
 			must.Hold(t, strings.HasPrefix(blame, c.first) && !strings.Contains(todo, "kip") && phrase != "", "before a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)
 			test()
 			seen := f.publisher(sub.SubscriptionName).ErrorCount
-			storetest.Eventually(t, "failed again", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount > seen })
+			must.Eventually(t, "failed again", func() bool { return f.publisher(sub.SubscriptionName).ErrorCount > seen })
 			p = f.failed(sub)
 			blame, todo, phrase = advised(t, p)
 			must.Hold(t, strings.HasPrefix(blame, c.tested) && strings.Contains(todo, "skip") == (c.skips > 0) && (phrase == "") == (c.skips > 0), "after a test event: %q; to do: %q; a skip asks for %q", blame, todo, phrase)

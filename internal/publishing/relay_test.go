@@ -147,7 +147,7 @@ func (f *fixture) standing(name operator.SubscriptionName) (s standing) {
 }
 
 func (f *fixture) mustStandAt(tb testing.TB, name operator.SubscriptionName, position int64) {
-	storetest.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool { return f.standing(name).position == position })
+	must.Eventually(tb, fmt.Sprintf("%s at position %d", name, position), func() bool { return f.standing(name).position == position })
 }
 
 func TestRelay_deliversInOrderWhatTheTopicSelects(t *testing.T) {
@@ -200,7 +200,7 @@ func TestRelay_aDestinationHoldsUpNobody(t *testing.T) {
 	f.mustStandAt(t, operator.SubscriptionName{Topic: "everything", Publisher: "healthy"}, 500)
 	f.mustStandAt(t, operator.SubscriptionName{Topic: "everything", Publisher: "refusing"}, 6)
 	for name, want := range map[string]operator.DeliveryErrorKind{"down": operator.DestinationError, "idle": operator.DestinationError, "panicky": operator.UnknownError, "refusing": operator.EventError} {
-		storetest.Eventually(t, name+" has its error noted", func() bool {
+		must.Eventually(t, name+" has its error noted", func() bool {
 			var kind string
 			var position int64
 			must.OK(t, f.JournalDB.QueryRow(`select error_kind, error_position from publisher_progress where publisher = $1`, name).Scan(&kind, &position))
@@ -282,7 +282,7 @@ func TestRelay_waitsLongerAfterEmptyPolls(t *testing.T) {
 	s.next(t)
 	f.MustAppend(noted("c-1")) // wakes
 	w := s.next(t)
-	storetest.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
+	must.Eventually(t, "the event arrives", func() bool { return len(r["one"].got()) == 1 })
 	waits := 0
 	for ; w.long == second; waits++ {
 		s.pass(w)
@@ -347,7 +347,7 @@ func TestRelay_obeysTheDestination(t *testing.T) {
 	w := s.next(t)
 	must.Need(t, w.long == 90*time.Second, "the destination asked for 90 s, the wait is %s", w.long)
 	s.pass(w)
-	storetest.Eventually(t, "the pair is given up", func() bool {
+	must.Eventually(t, "the pair is given up", func() bool {
 		return f.standing(sub.SubscriptionName).status == "failed" && f.standing(sub.SubscriptionName).owner == ""
 	})
 	f.MustAppend(noted("c-1"))
@@ -383,7 +383,7 @@ func TestRelay_noticesAppendsOfOthers(t *testing.T) {
 	r, sub := everythingToOne()
 	sub.PollInterval = time.Hour
 	deliver(t, f, r.config(f, "one", sub))
-	storetest.Eventually(t, "the pair is held", func() bool { return f.standing(sub.SubscriptionName).owner == "one" })
+	must.Eventually(t, "the pair is held", func() bool { return f.standing(sub.SubscriptionName).owner == "one" })
 	f.OnWork(func() {})
 	f.beside(live).MustAppend(notes("c-1", 3)...)
 	f.mustStandAt(t, sub.SubscriptionName, 3)
@@ -407,11 +407,11 @@ func TestRelay_subscriptionsSpread(t *testing.T) {
 		return counts
 	}
 	stop := deliver(t, f, r.config(f, "one", subs...))
-	storetest.Eventually(t, "the first process has all", func() bool { return holdings()["one"] == 5 })
+	must.Eventually(t, "the first process has all", func() bool { return holdings()["one"] == 5 })
 	deliver(t, other, r.config(other, "two", subs...))
-	storetest.Eventually(t, "they share", func() bool { h := holdings(); return h["one"] == 3 && h["two"] == 2 })
+	must.Eventually(t, "they share", func() bool { h := holdings(); return h["one"] == 3 && h["two"] == 2 })
 	stop()
-	storetest.Eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
+	must.Eventually(t, "the other one has all", func() bool { return holdings()["two"] == 5 })
 	f.MustAppend(notes("c-1", 20)...)
 	for _, p := range subs {
 		f.mustStandAt(t, p.SubscriptionName, 20)

@@ -410,7 +410,7 @@ func TestPostgresApply_transactionThatStoodStillIsCutOff(t *testing.T) {
 	f.Unchanged(func() {
 		err := f.Apply(f.Ctx, func(tx *readmodel.ApplyTx) error {
 			must.OK(t, tx.Fence("a", 9))
-			storetest.Eventually(f.TB, "the transaction to be cut off", func() bool {
+			must.Eventually(f.TB, "the transaction to be cut off", func() bool {
 				return f.Number(`select count(*)`+storetest.TheStores+` and state = 'idle in transaction'`) == 0
 			})
 			if err := tx.Fence("a", 10); !errors.Is(err, event.ErrBusy) || !tx.Lost() {

@@ -348,7 +348,7 @@ func TestSwap_refusesTablesOfAnOlderVersion(t *testing.T) {
 
 func TestLive_isOneStateAndThereAreFour(t *testing.T) {
 	f, c, claims := rebuilt(t, "old", "a")
-	ctx, cancel := context.WithTimeout(f.Ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(f.Ctx, must.Patience)
 	defer cancel()
 	var all []*readmodel.Live
 	for range 4 {

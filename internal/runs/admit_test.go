@@ -331,7 +331,7 @@ func startedBeside(f *fixture, lock string, statements ...string) error {
 		must.Get(other.ExecContext(f.Ctx, statement)).Or(f.TB)
 	}
 	answer := storetest.Begin(func() error { return starts(f, enginetest.Rebuild("a")) })
-	storetest.Eventually(f.TB, "it waits", func() bool {
+	must.Eventually(f.TB, "it waits", func() bool {
 		select {
 		case err := <-answer:
 			f.TB.Fatalf("it did not wait: %v", err)

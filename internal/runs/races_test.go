@@ -232,7 +232,7 @@ insert into slow values (:campaign_id, :payload.key);
 	ended := storetest.Begin(func() error { return storetest.No(b.RunWorker.Step(ctx)) })
 	select {
 	case <-ended:
-	case <-time.After(storetest.Patience):
+	case <-time.After(must.Patience):
 		t.Error("the run goes on after its process was asked to stop")
 		lock.release()
 		<-ended
@@ -382,7 +382,7 @@ func TestPostgresRuns_goOnAfterConnectionsWereLostAnywhere(t *testing.T) {
 			b.Feed(enginetest.Notes("a b", 3)...).ExecProjections(`delete from trail where place = 2`)
 			armed.Store(true)
 			run := b.StartRun(replay.RunRequest{Kind: replay.RunRebuild, All: true})
-			storetest.Eventually(t, "the run ends", func() bool {
+			must.Eventually(t, "the run ends", func() bool {
 				_, err := b.RunWorker.Step(t.Context())
 				must.Hold(t, err == nil || errors.Is(err, event.ErrBusy), "%v", err)
 				return !b.MustRun(run.ID).Status.Active()

@@ -278,10 +278,10 @@ func TestRebuild_besideLiveApplyingLosesNothing(t *testing.T) {
 			}
 			total += 2
 		}
-		storetest.Eventually(t, "the run ends", func() bool { return !b.MustRun(run.ID).Status.Active() })
+		must.Eventually(t, "the run ends", func() bool { return !b.MustRun(run.ID).Status.Active() })
 	}
 	for _, id := range campaigns {
-		storetest.Eventually(t, "all is applied", func() bool {
+		must.Eventually(t, "all is applied", func() bool {
 			applied, err := b.AppliedSeq(context.Background(), id)
 			return err != nil || applied >= int64(total)
 		})
@@ -356,7 +356,7 @@ func TestRuns_cancelKeepsTheOldRows(t *testing.T) {
 		cancel.Do(func() { must.Get(b.Runs.Cancel(t.Context(), enginetest.Operator, run.ID)).Or(t) })
 		return false
 	}
-	ctx, stop := context.WithTimeout(t.Context(), storetest.Patience)
+	ctx, stop := context.WithTimeout(t.Context(), must.Patience)
 	defer stop()
 	must.Get(w.Step(ctx)).Or(t)
 	ended := b.MustRun(run.ID)

@@ -202,7 +202,7 @@ func TestPostgresLineage_voidsWhatIsRememberedOfAJournalThatWentBack(t *testing.
 	f.AppendN("b", 1)
 	f.Clock.Advance(time.Second)
 	waited := f.waits(t.Context(), "b", 1)
-	storetest.Eventually(t, "the caller waits", func() bool { return f.Waiting() == 1 })
+	must.Eventually(t, "the caller waits", func() bool { return f.Waiting() == 1 })
 	f.Tamper(`delete from events where position = 3`)
 	f.Exec(`alter sequence events_position_seq restart with 3`)
 	f.reconnect()

@@ -160,7 +160,7 @@ insert into events (campaign_id, seq, event_id, event_type, occurred_at, recorde
 values ('%s', %d, '%[2]d', 'counted', 1, 1, '', '', '', '', '', '', '', '', '{}', '{}', '{}', '', '')`, campaign, seq+1))
 		// After two more reads a reader has had the chance to pass it.
 		before := reads.Load()
-		storetest.Eventually(f.TB, "somebody to read", func() bool { return reads.Load() >= before+2 || f.TB.Failed() })
+		must.Eventually(f.TB, "somebody to read", func() bool { return reads.Load() >= before+2 || f.TB.Failed() })
 		storetest.Run(f.TB, conn, []string{`rollback`, `commit`}[seq%2])
 	}
 }
@@ -184,7 +184,7 @@ func TestPositions_neverAppearBelowOneThatWasRead(t *testing.T) {
 		slow.Go(func() { f.held("held-2", 6, &reads) })
 		slow.Wait()
 	} else {
-		storetest.Eventually(f.TB, "somebody to read", func() bool { return reads.Load() > 50 })
+		must.Eventually(f.TB, "somebody to read", func() bool { return reads.Load() > 50 })
 	}
 	close(done)
 	writers.Wait()
@@ -210,7 +210,7 @@ func TestPostgresEventsFrom_holdsBackWhatComesAfterAnAppendUnderWay(t *testing.T
 }
 
 func TestReplay_waitsForTheWaveUnderWay(t *testing.T) {
-	f := own(t, func(o *store.Options) { o.Patience = storetest.Patience })
+	f := own(t, func(o *store.Options) { o.Patience = must.Patience })
 	f.AppendN("a", 3)
 	f.LoseRows("a", "seq = 3")
 	c := f.ClaimOne(one, 2)

@@ -202,7 +202,7 @@ func TestPostgresPooler_carriesManyAtOnce(t *testing.T) {
 			return err
 		},
 	})
-	storetest.Eventually(f.TB, "a hint from beyond the proxy", func() bool { return woken.Load() > 0 })
+	must.Eventually(f.TB, "a hint from beyond the proxy", func() bool { return woken.Load() > 0 })
 	first.DrainsSoundly()
 	for i := range campaigns {
 		must.Equal(t, second.MustCampaign(fmt.Sprint("c-", i)).AppliedSeq, each, "campaign")
@@ -292,7 +292,7 @@ func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
 	hurried := f.beside(func(o *store.Options) { o.Wait = time.Second })
 	f.Exec(`copy (select '') to program 'cat > standby.signal'`)
 	must.OK(t, server.Restart(f.Ctx))
-	storetest.Eventually(t, "an append is refused, and the standby named", func() bool {
+	must.Eventually(t, "an append is refused, and the standby named", func() bool {
 		_, err := hurried.Append(f.Ctx, store.Append{Events: []event.Event{storetest.Event("a", "counted")}})
 		return errors.Is(err, event.ErrBusy) && strings.Contains(err.Error(), "is a standby")
 	})
@@ -304,7 +304,7 @@ func TestPostgresStandby_isNamedAtTheStartAndAfterAReconnect(t *testing.T) {
 	promoted := storetest.Connect(t, address)
 	storetest.Run(t, promoted, `select pg_promote()`)
 	f.AppendN("a", 1)
-	storetest.Eventually(t, "it is ready once it is promoted", func() bool { return len(hurried.Ready(f.Ctx)) == 0 })
+	must.Eventually(t, "it is ready once it is promoted", func() bool { return len(hurried.Ready(f.Ctx)) == 0 })
 }
 
 // What was acknowledged is on disk, whatever the role says about others.

@@ -197,7 +197,7 @@ func restartLosesNothing(t *testing.T, server *pgtest.Server, f *fixture) {
 		func(context.Context) error { return nil },
 	} {
 		before := total.Load()
-		storetest.Eventually(f.TB, "appends to go on", func() bool { return total.Load() > before+50 })
+		must.Eventually(f.TB, "appends to go on", func() bool { return total.Load() > before+50 })
 		must.OK(t, restart(f.Ctx))
 	}
 	close(stop)

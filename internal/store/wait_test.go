@@ -19,7 +19,7 @@ import (
 
 // soon is a context for calls that must return at once.
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -88,16 +88,16 @@ func TestWaitApplied_waitersShareTheirLooks(t *testing.T) {
 	for i := range waiters {
 		all = append(all, f.waits(ctx, []string{"a", "b"}[i%2], 1))
 	}
-	storetest.Eventually(f.TB, "all to wait", func() bool { return f.Waiting() == waiters })
+	must.Eventually(f.TB, "all to wait", func() bool { return f.Waiting() == waiters })
 	looks := f.Looks()
-	storetest.Eventually(f.TB, "ten looks", func() bool { return f.Looks() >= looks+10 })
+	must.Eventually(f.TB, "ten looks", func() bool { return f.Looks() >= looks+10 })
 	f.Drain()
 	for _, done := range all {
 		must.OK(t, <-done)
 	}
 	n := cost.Report().Statements // one for the campaign's existence, one for its divergence
 	must.Hold(t, n <= 3*waiters, "%d waiters ran %d statements of their own during ten looks", waiters, n)
-	storetest.Eventually(f.TB, "watching to end", func() bool { return !f.Watching() })
+	must.Eventually(f.TB, "watching to end", func() bool { return !f.Watching() })
 }
 
 func TestWaitApplied_endsWithTheStore(t *testing.T) {
@@ -105,7 +105,7 @@ func TestWaitApplied_endsWithTheStore(t *testing.T) {
 	f.AppendN("a", 1)
 	s := f.beside()
 	done := s.waits(soon(t), "a", 1)
-	storetest.Eventually(f.TB, "it to wait", func() bool { return s.Waiting() == 1 })
+	must.Eventually(f.TB, "it to wait", func() bool { return s.Waiting() == 1 })
 	s.Close()
 	err := <-done
 	must.Hold(t, err != nil, "it has waited for a store that is closed")
@@ -125,11 +125,11 @@ func (f *fixture) onWork(wake func()) {
 	}
 	before := listening()
 	f.OnWork(wake)
-	storetest.Eventually(f.TB, "the store to listen", func() bool { return listening() == before+1 })
+	must.Eventually(f.TB, "the store to listen", func() bool { return listening() == before+1 })
 }
 
 func (f *fixture) woken(times *atomic.Int64, want int64) {
-	storetest.Eventually(f.TB, "a hint", func() bool { return times.Load() >= want })
+	must.Eventually(f.TB, "a hint", func() bool { return times.Load() >= want })
 	got := times.Load()
 	must.Hold(f.TB, got <= want, "woken %d times, want %d", got, want)
 }
@@ -161,7 +161,7 @@ func TestPostgresHints_ofManyAppendsAreFew(t *testing.T) {
 		f.AppendN("a", 1)
 	}
 	most := int64(time.Since(started)/store.HintPause) + 2
-	storetest.Eventually(f.TB, "a hint", func() bool { return others.Load() > 0 })
+	must.Eventually(f.TB, "a hint", func() bool { return others.Load() > 0 })
 	n := others.Load()
 	must.Hold(t, n <= most, "100 appends woke the others %d times, want at most %d", n, most)
 }
@@ -173,10 +173,10 @@ func TestPostgresHints_areSentBeforeAStoreIsClosed(t *testing.T) {
 	for events := int64(2); events <= 10; events += 2 {
 		s := f.beside()
 		s.AppendN("a", 1)
-		storetest.Eventually(f.TB, "the first hint", func() bool { return seen.Load() == events-1 })
+		must.Eventually(f.TB, "the first hint", func() bool { return seen.Load() == events-1 })
 		s.AppendN("a", 1) // its hint is delayed, since the first was just sent
 		s.Close()
-		storetest.Eventually(f.TB, "the last hint", func() bool { return seen.Load() == events })
+		must.Eventually(f.TB, "the last hint", func() bool { return seen.Load() == events })
 	}
 }
 

@@ -81,21 +81,6 @@ func Role(tb testing.TB, name string) string {
 	return name
 }
 
-// Patience is how long tests wait for a condition.
-const Patience = time.Minute
-
-// Eventually waits until a condition holds and fails after Patience.
-func Eventually(tb testing.TB, what string, holds func() bool) {
-	deadline := time.After(Patience)
-	for pause := time.Millisecond; !holds(); pause = min(2*pause, 32*time.Millisecond) {
-		select {
-		case <-time.After(pause):
-		case <-deadline:
-			tb.Fatalf("not within %s: %s", Patience, what)
-		}
-	}
-}
-
 // Connect opens a separate connection, outside the fixture's pools, to a PostgreSQL database. It is closed at the test's end.
 func Connect(tb testing.TB, url string) *pgx.Conn {
 	conn := must.Get(pgx.Connect(context.Background(), url)).Or(tb)
@@ -120,7 +105,7 @@ func Begin(f func() error) <-chan error {
 
 // AwaitLockWaits waits until this many connections of the test's stores wait for a lock, on PostgreSQL.
 func (f *Fixture) AwaitLockWaits(n int64) {
-	Eventually(f.TB, fmt.Sprintf("%d connections wait for a lock", n), func() bool {
+	must.Eventually(f.TB, fmt.Sprintf("%d connections wait for a lock", n), func() bool {
 		return f.Number(`
 select count(*)
 from pg_stat_activity

@@ -19,7 +19,6 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/size"
-	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 )
 
@@ -86,7 +85,7 @@ func random(r *rand.Rand, campaign string, n int) []event.Event {
 }
 
 // wait is how long tests wait for a replay.
-const wait = storetest.Patience
+const wait = must.Patience
 
 // tableState is the rows of a table, their columns by name, in no order.
 type tableState map[string][]string

@@ -99,7 +99,7 @@ func TestNoteTokenUse_writesOnceAMinute(t *testing.T) {
 	}
 	// A use that the database is too busy to record is given up, and the next is recorded a minute later.
 	mustNote := func() time.Time {
-		storetest.Eventually(t, "a use to be noted", func() bool {
+		must.Eventually(t, "a use to be noted", func() bool {
 			f.Clock.Advance(time.Minute)
 			return use().Equal(f.Clock.Now())
 		})

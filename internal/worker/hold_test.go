@@ -100,7 +100,7 @@ func TestPass_tellsNothingOnceAPauseHasReturned(t *testing.T) {
 	})
 	for c := range campaigns {
 		id := fmt.Sprint("c-", c)
-		storetest.Eventually(t, id+" moves", func() bool { return len(one.Entries("ledger", id)) > c/2 })
+		must.Eventually(t, id+" moves", func() bool { return len(one.Entries("ledger", id)) > c/2 })
 		if c%8 == 3 {
 			pauseForAllBriefly(t, one)
 			continue

@@ -227,5 +227,5 @@ func TestApplyInline_besideWorkersAndRepairs(t *testing.T) {
 	a.MustHaveApplied("a", callers*each).Sound()
 	close(done)
 	must.OK(t, <-ended)
-	storetest.Eventually(t, "no row is left", func() bool { return a.MustCampaign("a").Counts.Total() == 0 })
+	must.Eventually(t, "no row is left", func() bool { return a.MustCampaign("a").Counts.Total() == 0 })
 }

@@ -49,7 +49,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	const campaigns, workers = 60, 3
 	each := size.Of(6, 8, 20)
 	// No worker can hold all campaigns at once: 4 waves of 4 rows are 16 of them.
-	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.EventTimeout(storetest.Patience)}
+	options := []enginetest.Option{enginetest.Waves(4), enginetest.BatchSize(4), enginetest.Polling(20 * time.Millisecond), enginetest.EventTimeout(must.Patience)}
 	all := []*enginetest.Engine{enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing, owners}, append(options, named("worker-0"))...)}
 	for i := 1; i < workers; i++ {
 		all = append(all, all[0].Beside(append(options, named(fmt.Sprint("worker-", i)))...))
@@ -60,7 +60,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 	var met sync.Once
 	enginetest.OnProbe(t, t.Name(), func([]string) (string, error) {
 		met.Do(func() {
-			storetest.Eventually(t, "every worker holds a lease", func() bool { return holders() == workers })
+			must.Eventually(t, "every worker holds a lease", func() bool { return holders() == workers })
 		})
 		return "met", nil
 	})
@@ -93,7 +93,7 @@ func TestPostgresRun_spreadsCampaignsOverWorkersAndAppliesEachByOneAtATime(t *te
 // mustHaveShared fails unless each worker did a part of the work, all of it is counted once, and no campaign was held by two.
 func mustHaveShared(t *testing.T, all []*enginetest.Engine, total int64) {
 	sum := outbox.Settled{}
-	storetest.Eventually(t, "what is applied is settled", func() bool {
+	must.Eventually(t, "what is applied is settled", func() bool {
 		sum = outbox.Settled{}
 		for _, b := range all {
 			got := b.Worker.Counted()
@@ -129,7 +129,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 	a.Clock.Advance(storetest.Lease + time.Second)
 	fresh := b.ClaimWave()
 	young := storetest.Begin(func() error { return b.FinishClaims(context.Background(), fresh) })
-	storetest.Eventually(t, "the new owner waits for the old one", func() bool {
+	must.Eventually(t, "the new owner waits for the old one", func() bool {
 		return a.Number(`select count(*)`+storetest.TheStores+` and wait_event_type = 'Lock'`) > 0
 	})
 	close(release)
@@ -144,7 +144,7 @@ func TestPostgresPass_appliesOnceWhenTheStaleWorkerIsStillAtIt(t *testing.T) {
 func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	const campaigns, each = 8, 10
 	// A wave has 2 rows of each campaign, and within the hour only a hint wakes another worker.
-	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.EventTimeout(storetest.Patience)}
+	options := []enginetest.Option{enginetest.Waves(1), enginetest.BatchSize(20), enginetest.Polling(time.Hour), enginetest.Leasing(time.Hour), enginetest.EventTimeout(must.Patience)}
 	a := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Probing}, options...)
 	idle := make(chan struct{})
 	b := a.Beside(append(options, once(whenIdle, func() { close(idle) }))...)
@@ -167,7 +167,7 @@ func TestPostgresRun_handsItsCampaignsOverAtOnceWhenItStops(t *testing.T) {
 	<-holding
 	must.Equal(t, storetest.Column[int](t, a.JournalDB, `select count(*) from campaigns where lease_owner <> ''`)[0], campaigns, "the campaigns that the worker holds")
 	b.OnWork(b.Worker.Wake)
-	storetest.Eventually(t, "the other worker listens", func() bool { return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0 })
+	must.Eventually(t, "the other worker listens", func() bool { return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0 })
 	b.Start()
 	<-idle
 	cancel()
@@ -187,7 +187,7 @@ func TestPostgresRun_isWokenByWhatAnotherProcessAppends(t *testing.T) {
 	a, idle := enginetest.Own(t, []string{enginetest.Ledger}), make(chan struct{})
 	b := a.Beside(enginetest.Polling(time.Hour), once(whenIdle, func() { close(idle) }))
 	b.OnWork(b.Worker.Wake)
-	storetest.Eventually(t, "the worker listens", func() bool { return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0 })
+	must.Eventually(t, "the worker listens", func() bool { return a.Number(`select count(*)`+storetest.TheStores+` and `+storetest.Listening) > 0 })
 	b.Start()
 	<-idle
 	a.MustAppend(enginetest.Notes("a", 3)...)
@@ -210,8 +210,8 @@ func TestPostgresRun_keepsItsHeartbeatUpWhileItIsIdle(t *testing.T) {
 				return all[0]
 			}
 			var first campaign.InstanceState
-			storetest.Eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.Worker.ID() })
-			storetest.Eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.After(first.LastSeen) })
+			must.Eventually(t, "the worker is there", func() bool { first = me(); return first.ID == b.Worker.ID() })
+			must.Eventually(t, "it gives further signs of life", func() bool { return me().LastSeen.After(first.LastSeen) })
 			now := me()
 			state := now.State(now.LastSeen)
 			must.Hold(t, state == campaign.InstanceRunning && now.BeatEvery != 0, "an idle worker is %s and promises a sign of life every %s", state, now.BeatEvery)
@@ -271,7 +271,7 @@ func takenInALongWave(t *testing.T, lease time.Duration) (claims []outbox.Claim)
 	enginetest.OnProbe(t, key, func([]string) (string, error) {
 		expiry := func() int64 { return storetest.Column[int64](t, db, `select lease_expires_at from campaigns`)[0] }
 		first := expiry()
-		storetest.Eventually(t, "the lease is renewed beyond its first end", func() bool {
+		must.Eventually(t, "the lease is renewed beyond its first end", func() bool {
 			now := time.Now().UnixMicro()
 			return now > first && expiry() > now
 		})
@@ -327,7 +327,7 @@ func TestRun_appliesEveryEventOnceUnderTwoProcesses(t *testing.T) {
 	for c := range campaigns {
 		a.MustWait(fmt.Sprint("c", c), int64(each))
 	}
-	storetest.Eventually(t, "no row is left", func() bool { return a.Number(`select count(*) from projection_apply_outbox`) == 0 })
+	must.Eventually(t, "no row is left", func() bool { return a.Number(`select count(*) from projection_apply_outbox`) == 0 })
 	for c := range campaigns {
 		a.MustHaveApplied(fmt.Sprint("c", c), each)
 	}
@@ -384,7 +384,7 @@ func TestRun_recordsWhatAKilledProcessLeft(t *testing.T) {
 		recorded()
 	}
 	b.Beside().Start()
-	storetest.Eventually(t, "the next process has started", func() bool {
+	must.Eventually(t, "the next process has started", func() bool {
 		all, err := b.Instances(t.Context())
 		return err == nil && len(all) == 2 && slices.ContainsFunc(all, func(i campaign.InstanceState) bool {
 			return i.ID == "gone" && i.StoppedAt != nil && i.State(b.Clock.Now()) == campaign.InstanceCrashed

@@ -104,7 +104,7 @@ func TestWorker_onAWholeJournal(t *testing.T) {
 		t.Run("changes nothing on a second start", func(t *testing.T) {
 			second := b.Beside(enginetest.MaxAttempts(1))
 			stop := second.Start()
-			storetest.Eventually(t, "the second start has announced itself", func() bool { return len(storetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0 })
+			must.Eventually(t, "the second start has announced itself", func() bool { return len(storetest.Column[int](t, b.JournalDB, `select 1 from instances`)) > 0 })
 			stop()
 			for _, step := range append(second.Worker.TimedSteps(), second.Operations.Step) {
 				more, err := step(t.Context())
@@ -152,7 +152,7 @@ func mustHaveSwallowedNothing(t *testing.T, b *enginetest.Engine, campaignID str
 
 // mustNotCountAsApplied fails when waiting for the event reports it as applied.
 func mustNotCountAsApplied(t *testing.T, b *enginetest.Engine, campaign string, seq int64) {
-	ctx, cancel := context.WithTimeout(t.Context(), storetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	applied, err := b.WaitApplied(ctx, campaign, seq)
 	must.Hold(t, errors.Is(err, event.ErrNotYet) && strings.Contains(err.Error(), "diverged") && ctx.Err() == nil, "event %d of campaign %q is answered as applied up to %d, %v; want at once that the campaign has diverged", seq, campaign, applied, err)
@@ -225,7 +225,7 @@ func TestStart_saysLoudlyThatTheProjectionsAreOfAnotherJournal(t *testing.T) {
 				}
 			}
 			stop := b.Start()
-			storetest.Eventually(t, "campaign a is diverged, and the log says it", func() bool {
+			must.Eventually(t, "campaign a is diverged, and the log says it", func() bool {
 				got, err := b.Campaign(t.Context(), "a")
 				return err == nil && got.State() == campaign.StateDiverged && log.Says(c.want...)
 			})

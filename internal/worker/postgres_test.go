@@ -185,7 +185,7 @@ func TestPostgresPause_waitsForThoseWhoApply(t *testing.T) {
 		paused := storetest.Begin(func() error {
 			return storetest.No(b.Runs.PauseProjection(context.Background(), enginetest.Operator, "tally", campaign, b.Infos))
 		})
-		storetest.Eventually(t, "the pause waits", func() bool {
+		must.Eventually(t, "the pause waits", func() bool {
 			select {
 			case err := <-paused:
 				close(release)

@@ -208,7 +208,7 @@ func TestSQLiteRun_unreadableCampaignsHoldUpNobodyElse(t *testing.T) {
 
 	b.Worker.Hurry()
 	b.Start()
-	storetest.Eventually(t, "all others are applied", func() bool {
+	must.Eventually(t, "all others are applied", func() bool {
 		done := storetest.Column[string](t, b.ProjectionsDB, `select campaign_id from projection_watermarks where applied_seq = 2`)
 		for i := range 120 {
 			if id := fmt.Sprintf("c-%03d", i); !held[id] && !slices.Contains(done, id) {
@@ -269,7 +269,7 @@ func TestSQLiteRun_unreadableInstancesKeepNothingFromBeingApplied(t *testing.T) 
 	page := storetest.Column[int](t, b.JournalDB, `select rootpage from sqlite_master where name = 'instances'`)[0]
 	b = reopened(t, b, func(journal, _ string) { damagePage(t, journal, page) })
 	b.Start()
-	storetest.Eventually(t, "everything is applied", func() bool {
+	must.Eventually(t, "everything is applied", func() bool {
 		return slices.Equal(storetest.Column[int](t, b.ProjectionsDB, `select applied_seq from projection_watermarks where campaign_id = 'a'`), []int{3})
 	})
 }

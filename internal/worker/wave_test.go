@@ -68,7 +68,7 @@ func TestPass_measuresHowLongAppliedEventsWaited(t *testing.T) {
 	must.OK(t, m.AppliedAfter.Write(&got))
 	h := got.GetHistogram()
 	n, mean := h.GetSampleCount(), h.GetSampleSum()/float64(h.GetSampleCount())
-	must.Hold(t, n == 3 && mean >= 3600 && mean <= 3600+storetest.Patience.Seconds(), "%d events waited for %v s", n, mean)
+	must.Hold(t, n == 3 && mean >= 3600 && mean <= 3600+must.Patience.Seconds(), "%d events waited for %v s", n, mean)
 }
 
 func TestRun_goesOnAtOnceAfterAFullWave(t *testing.T) {
@@ -91,9 +91,9 @@ func TestRun_isWokenByWhateverMakesARowDue(t *testing.T) {
 	b.MustWait("a", 1)
 
 	b.MustAppend(enginetest.Spent("a", 2), enginetest.Noted("a"))
-	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow("a", 2).Row.Status == event.Failed })
+	must.Eventually(t, "the event fails", func() bool { return b.MustRow("a", 2).Row.Status == event.Failed })
 	must.Get(b.RetryRow(ctx, enginetest.Operator, "a", 2)).Or(t)
-	storetest.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow("a", 2).Row.Status == event.Dead })
+	must.Eventually(t, "a retried event is tried at once", func() bool { return b.MustRow("a", 2).Row.Status == event.Dead })
 
 	b.ExecProjections(`update accounts set balance = 100`)
 	b.MustRequeue("a", 2)
@@ -133,7 +133,7 @@ func TestRun_retriesAFailedHeadWhenItIsDueAndNotAtTheNextPoll(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger, enginetest.Accounts}, enginetest.Polling(time.Hour), func(o *enginetest.Options) { o.Retry = quickRetries })
 	b.MustAppend(enginetest.Opened("a", 1), enginetest.Spent("a", 2), enginetest.Noted("a"))
 	b.Start()
-	storetest.Eventually(t, "the event fails", func() bool { return b.MustRow("a", 2).Row.AttemptCount > 0 })
+	must.Eventually(t, "the event fails", func() bool { return b.MustRow("a", 2).Row.AttemptCount > 0 })
 	b.ExecProjections(`update accounts set balance = 100`)
 	b.MustWait("a", 3).MustHaveApplied("a", 3)
 }
@@ -157,7 +157,7 @@ func TestRun_goesOnAtOnceAfterACrashOnTheSameHost(t *testing.T) {
 	t.Cleanup(func() { _ = uncollected.Wait() })
 	gone.ID, gone.PID = "gone, not collected", uncollected.Process.Pid
 	must.OK(t, b.Heartbeat(t.Context(), gone))
-	storetest.Eventually(t, "a process has ended without being collected", func() bool {
+	must.Eventually(t, "a process has ended without being collected", func() bool {
 		all, err := b.Processes(t.Context())
 		return err == nil && !slices.ContainsFunc(all, func(i campaign.InstanceState) bool { return i.Process != campaign.ProcessGone })
 	})
@@ -257,7 +257,7 @@ func TestRun_beginsOnceItCan(t *testing.T) {
 		b.Exec(`alter table ` + away + ` rename to elsewhere`)
 		b.Worker.Hurry()
 		stop := b.Start()
-		storetest.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
+		must.Eventually(t, "a start without "+away+" fails twice", func() bool { return refused.Load() >= 2 })
 		b.Exec(`alter table elsewhere rename to ` + away)
 		b.MustWait("a", 3)
 		stop()
@@ -271,7 +271,7 @@ func TestRun_leavesNothingWhereItNeverBegan(t *testing.T) {
 	b.Exec(`alter table instances rename to elsewhere`)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := storetest.Begin(func() error { return b.Worker.Run(ctx) })
-	storetest.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
+	must.Eventually(t, "the start fails", func() bool { return refused.Load() > 0 })
 	cancel()
 	must.OK(t, <-ended)
 	b.Exec(`alter table elsewhere rename to instances`)
@@ -298,15 +298,15 @@ func TestRun_appliesTheCampaignsThatItServesAndOthersSayWhyTheyWait(t *testing.T
 	b := enginetest.Own(t, []string{enginetest.Ledger}, serving("trial-*"), enginetest.Polling(20*time.Millisecond))
 	stop := b.Start()
 	b.MustAppend(enginetest.Opened("trial-1", 1), enginetest.Opened("other", 1))
-	storetest.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign("trial-1").LagEvents() == 0 })
-	storetest.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == campaign.BlockerUnserved })
+	must.Eventually(t, "the trial is applied", func() bool { return b.MustCampaign("trial-1").LagEvents() == 0 })
+	must.Eventually(t, "the other says why", func() bool { return explained(t, b, "other").Blocker == campaign.BlockerUnserved })
 	e := explained(t, b, "other")
 	must.Hold(t, e.ClaimableAt == nil && strings.Contains(e.Why, "match trial-*"), "it says %+v", e)
 	must.Equal(t, b.MustCampaign("other").LagEvents(), 1, "the other lags by")
 
 	second := b.Beside(enginetest.Polling(20 * time.Millisecond))
 	defer second.Start()()
-	storetest.Eventually(t, "another instance takes it", func() bool { return b.MustCampaign("other").LagEvents() == 0 })
+	must.Eventually(t, "another instance takes it", func() bool { return b.MustCampaign("other").LagEvents() == 0 })
 	stop()
 	b.Sound()
 }
@@ -339,7 +339,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			if scene.running {
 				stop = b.Start()
 				b.MustAppend(enginetest.Noted("first"))
-				storetest.Eventually(t, "the worker works", applied("first", 1))
+				must.Eventually(t, "the worker works", applied("first", 1))
 			}
 			b.MustAppend(enginetest.Noted("c"))
 			b.MustPause("c")
@@ -349,7 +349,7 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			if !scene.running {
 				stop = b.Start()
 			}
-			storetest.Eventually(t, "all events are applied", applied("c", 5))
+			must.Eventually(t, "all events are applied", applied("c", 5))
 			stop()
 			must.Hold(t, strings.Contains(log.String(), scene.logs), "logged\n%s\nwant %q", log.String(), scene.logs)
 		})
@@ -451,10 +451,10 @@ func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 	before := b.Dump("rehearsals", "instances")
 	stop := b.Start()
 	rehearsed := func(seq int64) func() bool { return func() bool { return rehearsals(t, b)["a"].RehearsedSeq == seq } }
-	storetest.Eventually(t, "the journal is rehearsed", rehearsed(3))
+	must.Eventually(t, "the journal is rehearsed", rehearsed(3))
 	must.Equal(t, b.Dump("rehearsals", "instances"), before, "a run in shadow mode")
 	b.MustAppend(enginetest.Notes("a", 2)...)
-	storetest.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
+	must.Eventually(t, "an append wakes the rehearsal", rehearsed(5))
 	stop()
 	mustBeUntouched(t, b)
 	b.MustHaveApplied("a", 0)

@@ -33,8 +33,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const patience = time.Minute
-
 // open opens the publisher of a subscription with these settings, closed with the test. It is never
 // too slow, however slow the machine is: its clock stands still, and its timeout is long unless the
 // settings have one.
@@ -45,7 +43,7 @@ func open(tb testing.TB, lines ...string) destination.Publisher {
 	publisher := must.Get(subscriptionOf(tb, lines...).Open(destination.Options{Journal: "j1", Version: "1.2.3"})).Or(tb)
 	opened := time.Now()
 	destination.SetClock(publisher, func() time.Time { return opened })
-	destination.ReadAnswersFor(publisher, patience)
+	destination.ReadAnswersFor(publisher, must.Patience)
 	tb.Cleanup(func() { err := publisher.Close(); must.Hold(tb, err == nil, "%v", err) })
 	return publisher
 }
@@ -81,7 +79,7 @@ func refusedInTime(tb testing.TB, says string, lines ...string) destination.Publ
 		if n == 0 && err != nil && destination.Cause(err).Kind == operator.DestinationError && strings.Contains(err.Error(), says) {
 			return p
 		}
-		must.Need(tb, err != nil && timeout <= patience, "with a timeout of %s it delivers %d and says %v, not %q", timeout, n, err, says)
+		must.Need(tb, err != nil && timeout <= must.Patience, "with a timeout of %s it delivers %d and says %v, not %q", timeout, n, err, says)
 	}
 }
 
@@ -289,21 +287,12 @@ func TestFile_writesToTheNextFileWhenItWaitedForOneThatWasMoved(t *testing.T) {
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	done := make(chan error, 1)
 	go func() { _, err := p.Publish(context.Background(), journalEvents(2, 3)); done <- err }()
-	waitFor(t, "the file to be opened again", func() bool { return openedAs(t, path) == 2 })
+	must.Eventually(t, "the file to be opened again", func() bool { return openedAs(t, path) == 2 })
 	must.OK(t, os.Rename(path, path+".000001"))
 	must.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
 	must.OK(t, <-done)
 	wantLines(t, path+".000001", 1, 1)
 	wantLines(t, path, 2, 3)
-}
-
-func waitFor(tb testing.TB, what string, so func() bool) {
-	deadline, look := time.Now().Add(patience), time.NewTicker(5*time.Millisecond)
-	defer look.Stop()
-	for !so() {
-		must.Need(tb, time.Now().Before(deadline), "waited too long for %s", what)
-		<-look.C
-	}
 }
 
 func openedAs(tb testing.TB, path string) int {

@@ -41,7 +41,7 @@ func records(tb testing.TB, cluster *kfake.Cluster, options ...kgo.Opt) map[int3
 	}
 	client := must.Get(kgo.NewClient(append(options, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("scenes"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableClientMetrics())...)).Or(tb)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	ctx, cancel := context.WithTimeout(tb.Context(), must.Patience)
 	defer cancel()
 	got := map[int32][]*kgo.Record{}
 	for count > 0 && ctx.Err() == nil {

@@ -33,15 +33,15 @@ func natsServer(tb testing.TB, change func(*server.Options)) *server.Server {
 	s := must.Get(server.NewServer(options)).Or(tb)
 	s.Start()
 	tb.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	must.Need(tb, s.ReadyForConnections(patience), "the server did not start")
+	must.Need(tb, s.ReadyForConnections(must.Patience), "the server did not start")
 	return s
 }
 
 // stream makes one for the subject scenes.
 func stream(tb testing.TB, s *server.Server, config jetstream.StreamConfig, options ...nats.Option) jetstream.Stream {
-	conn := must.Get(nats.Connect(s.ClientURL(), append(options, nats.Timeout(patience))...)).Or(tb)
+	conn := must.Get(nats.Connect(s.ClientURL(), append(options, nats.Timeout(must.Patience))...)).Or(tb)
 	tb.Cleanup(conn.Close)
-	js := must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(patience))).Or(tb)
+	js := must.Get(jetstream.New(conn, jetstream.WithDefaultTimeout(must.Patience))).Or(tb)
 	config.Name, config.Subjects = "SCENES", []string{"scenes"}
 	return must.Get(js.CreateOrUpdateStream(tb.Context(), config)).Or(tb)
 }
@@ -109,7 +109,7 @@ func TestNATS_goesOnAfterTheServerWasAway(t *testing.T) {
 	deliver(t, p, 11, 20)
 	s.Shutdown()
 	s.WaitForShutdown()
-	waitFor(t, "the publisher to notice", func() bool { return !destination.Connected(p) })
+	must.Eventually(t, "the publisher to notice", func() bool { return !destination.Connected(p) })
 
 	s = natsServer(t, again)
 	deliver(t, p, 21, 30) // nothing was in progress, so nothing is wrong
@@ -172,7 +172,7 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	p := open(t, "url: nats://"+listener.Addr().String()+"/scenes", "timeout: 200ms")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	n, err := p.Publish(ctx, journalEvents(1, 2))
 	must.Hold(t, n == 0 && destination.Cause(err).Kind == operator.DestinationError && ctx.Err() == nil, "delivered %d: %v; %v", n, err, ctx.Err())
@@ -212,7 +212,7 @@ func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {
 	at := stalled(t, func(net.Conn) { greeted.Store(true) })
 	events := []*destination.Event{destination.NewEvent(noisy(1, 30<<20), destination.Source("j1"))}
 	for timeout := time.Second; !greeted.Load(); timeout *= 4 { // on a slow machine a short one ends before it is connected
-		must.Need(t, timeout <= 4*patience, "it does not connect")
+		must.Need(t, timeout <= 4*must.Patience, "it does not connect")
 		p := open(t, "url: nats://"+at+"/scenes", "timeout: "+timeout.String())
 		start := time.Now()
 		n, err := p.Publish(t.Context(), events)
