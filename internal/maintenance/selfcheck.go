@@ -79,9 +79,6 @@ func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]outbox.Fou
 				return err
 			}
 			at.lag, at.lagging, seen = c.Applied-c.HighWater, c.ID, seen+1
-			if at.lag >= 0 {
-				return sqldb.ErrEnough
-			}
 			if m.amiss(c) {
 				amiss = append(amiss, c)
 			}
@@ -91,7 +88,7 @@ func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]outbox.Fou
 	if err != nil {
 		return nil, err
 	}
-	if at.lag >= 0 || seen < laggingChecked {
+	if seen < laggingChecked {
 		at.lagging = ""
 	}
 	at.rested = time.Now().Add(laggingRest * time.Since(began))

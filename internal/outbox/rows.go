@@ -158,7 +158,8 @@ order by o.campaign_id{desc}, o.seq{desc}`)
     from (
       select campaign_id as id, head_seq as head, ` + store.TroubleKey + ` as rank
       from campaigns
-      where ` + store.TroubleKey + ` < 2
+      where ` + store.Troubled + `
+        and ` + store.TroubleKey + ` < 2
         and (` + store.TroubleKey + `, campaign_id) {>=} ($1, $2)
       order by ` + store.TroubleKey + `{desc}, campaign_id{desc}
       limit cast($4 as bigint) + 1

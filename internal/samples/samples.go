@@ -147,8 +147,8 @@ const insertLate = `
 insert into campaign_samples (campaign_id, minute, lag_events, oldest_enqueued_at)
 select campaign_id, cast($1 as bigint), high_water_seq - applied_seq, oldest_enqueued_at
 from campaigns
-where ` + store.AgeKey + ` < $2
-order by ` + store.AgeKey + `, campaign_id
+where oldest_enqueued_at < $2
+order by oldest_enqueued_at, campaign_id
 limit $3
 on conflict (campaign_id, minute) do nothing`
 

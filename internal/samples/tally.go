@@ -228,8 +228,8 @@ set value = excluded.value`
 insert into series_samples (kind, step, at, label, source, value)
 select 'behind', cast($1 as bigint), cast($2 as bigint), campaign_id, '', high_water_seq - applied_seq
 from campaigns
-where ` + store.AgeKey + ` < $3
-order by ` + store.AgeKey + `, campaign_id
+where oldest_enqueued_at < $3
+order by oldest_enqueued_at, campaign_id
 limit $4
 on conflict (kind, step, at, label, source) do update
 set value = case when series_samples.value > excluded.value then series_samples.value else excluded.value end`

@@ -139,6 +139,9 @@ const (
 	watchInterval = time.Second
 	// logLimit is the size to which SQLite cuts its log once nobody reads it any more.
 	logLimit = 32 << 20
+	// logFrames is after how many pages the log is brought into the file. Pages that are written again
+	// meanwhile are brought there once, and rows of many campaigns share pages.
+	logFrames = 8000
 	// heldLimit is how much of the log a reader may hold back.
 	heldLimit = 64 << 20
 	frameSize = 24 + 4096 // of a page in the log

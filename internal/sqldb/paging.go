@@ -59,10 +59,18 @@ type List[T any] struct {
 	Key   func(T) []any
 	Match func(T) bool // nil when the query selects exactly the wanted items
 	Down  bool         // the list begins at the high end
+	Rest  *Rest        // nil when the query reads all items
 	// Windows is how many steps a page takes before it returns what it has, and Time how long; 0 means
 	// the default, and no limit.
 	Windows int
 	Time    time.Duration
+}
+
+// Rest are the items that the query of a list does not read, since no index has them: those whose key begins
+// with At and that come after all others. They are found among all items, by the rest of the key.
+type Rest struct {
+	Query Ways // of all items; like the list's, but for the order
+	At    int64
 }
 
 // Newest is a list by a growing id, the newest first.
@@ -120,21 +128,26 @@ type Stretch[T any] struct {
 // Read reads from a place until limit items match or the scan limit is reached.
 func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	s := Stretch[T]{Items: []T{}}
-	query, key := l.direction(from)
+	walks := l.walks(from)
 	began := time.Now()
-	for range cmp.Or(l.Windows, scanWindows) {
+	for left := cmp.Or(l.Windows, scanWindows); left > 0; left-- {
+		w := walks[0]
 		window := scanWindow
-		if l.Match == nil {
+		if l.Match == nil && (!w.rest || s.Looked == nil) {
 			window = limit + 1
 		}
-		count, err := l.window(t, &s, query, append(slices.Clone(key), append(slices.Clone(l.Args), window)...), limit)
+		count, err := l.window(t, &s, w, append(slices.Clone(w.key), append(slices.Clone(l.Args), window)...), limit)
 		if err != nil || s.Ending == Full {
 			return s, err
 		}
 		if count < window {
-			return s, nil
+			if walks = walks[1:]; len(walks) == 0 {
+				return s, nil
+			}
+			left++
+			continue
 		}
-		key = s.Looked
+		walks[0].key = s.Looked
 		if l.Time > 0 && time.Since(began) > l.Time {
 			break
 		}
@@ -144,36 +157,59 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 }
 
 // window reads one step and returns how many items it scanned.
-func (l *List[T]) window(t Reader, s *Stretch[T], query string, args []any, limit int) (count int, err error) {
+func (l *List[T]) window(t Reader, s *Stretch[T], w walk, args []any, limit int) (count int, err error) {
 	err = t.Each(func(rows Row) error {
 		item, err := l.Scan(rows)
 		if err != nil {
 			return err
 		}
 		count++
-		matches := l.Match == nil || l.Match(item)
+		key, matches := l.Key(item), l.Match == nil || l.Match(item)
+		if w.rest {
+			matches, key[0] = matches && key[0] == l.Rest.At, l.Rest.At
+		}
 		if matches && len(s.Items) == limit {
 			s.Ending = Full
 			return ErrEnough
 		}
-		s.Looked = l.Key(item)
+		s.Looked = key
 		if matches {
 			s.Items = append(s.Items, item)
 		}
 		return nil
-	}, query, args...)
+	}, w.query, args...)
 	return count, err
 }
 
-func (l *List[T]) direction(from Place) (query string, key []any) {
-	query, key = l.Query.Up, l.Low
-	if from.Back != l.Down {
-		query, key = l.Query.Down, l.High
+// walk is one query of a list, and the key that it begins after.
+type walk struct {
+	query string
+	key   []any
+	rest  bool
+}
+
+// walks are the queries that read a list from a place on.
+func (l *List[T]) walks(from Place) []walk {
+	down := from.Back != l.Down
+	first := walk{query: l.Query.Up, key: l.Low}
+	if down {
+		first.query, first.key = l.Query.Down, l.High
 	}
 	if from.Key != nil {
-		key = from.Key
+		first.key = from.Key
 	}
-	return query, key
+	switch {
+	case l.Rest == nil:
+		return []walk{first}
+	case !down && from.Key != nil && from.Key[0].(int64) >= l.Rest.At:
+		return []walk{{query: l.Rest.Query.Up, key: from.Key, rest: true}}
+	case !down:
+		return []walk{first, {query: l.Rest.Query.Up, key: append([]any{l.Rest.At}, l.Low[1:]...), rest: true}}
+	case from.Key != nil && from.Key[0].(int64) < l.Rest.At:
+		return []walk{first}
+	}
+	rest := walk{query: l.Rest.Query.Down, key: first.key, rest: true}
+	return []walk{rest, {query: l.Query.Down, key: append([]any{l.Rest.At}, l.Low[1:]...)}}
 }
 
 // Page reads the page at a cursor, with the asked number of items; see At and PageLimit. Its

@@ -93,7 +93,7 @@ func openSQLite(ctx context.Context, name, path string, c Config) (*DB, error) {
 	}
 	base := sqliteURL(path)
 	var err error
-	if d.pool, err = sql.Open("sqlite", base+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=journal_size_limit("+fmt.Sprint(logLimit)+")"); err == nil {
+	if d.pool, err = sql.Open("sqlite", base+fmt.Sprintf("&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=journal_size_limit(%d)&_pragma=wal_autocheckpoint(%d)", logLimit, logFrames)); err == nil {
 		d.readerPool, err = sql.Open("sqlite", base+"&mode=ro&_pragma=query_only(1)")
 	}
 	if err != nil {

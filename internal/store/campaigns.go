@@ -68,14 +68,18 @@ func (s *Store) CampaignsInPages(ctx context.Context, f campaign.CampaignFilter)
 	return sqldb.InPages(ctx, s.journal.DB, campaignList(f), f.Cursor)
 }
 
-// The sort keys. Each has an index over exactly this expression.
+// The sort keys, and which campaigns the index over each has: those that are behind, so that a campaign
+// enters it with an append and leaves it when all is applied. The others have the last key of all.
 const (
-	lagKey = `applied_seq - high_water_seq`
-	// AgeKey is since when a campaign has waited, in microseconds; 1<<62 of one that does not wait.
-	AgeKey = `coalesce(oldest_enqueued_at, 4611686018427387904)`
+	lagKey  = `applied_seq - high_water_seq`
+	Lagging = `applied_seq < high_water_seq`
+	// Waiting campaigns have rows. Their key by age is oldest_enqueued_at.
+	Waiting = `oldest_enqueued_at is not null`
 	// TroubleKey is campaign.Campaign.Rank without what verifying found, which is not in the campaign's
 	// row.
 	TroubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
+	Troubled   = `(oldest_enqueued_at is not null or diverged <> '')`
+	restRank   = 5
 )
 
 // foundColumn is the number of drifted projections of a campaign, plus unverifiableUnit times the
@@ -92,15 +96,16 @@ const (
 	unverifiedUnit   = 10_000 * outdatedUnit
 )
 
-// byKey is the query sorted by a key. The keys are sorted first and the rows fetched
-// afterwards, so that the sort carries two columns instead of all.
-func byKey(key string) sqldb.Ways {
+// byKey is the query of the campaigns in the index of a key, sorted by it. The keys are sorted first and
+// the rows fetched afterwards, so that the sort carries two columns instead of all.
+func byKey(key, indexed string) sqldb.Ways {
 	return sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from (
   select campaign_id as id, ` + key + ` as sort_key
   from campaigns
-  where ` + key + ` {>=} $1
+  where ` + indexed + `
+    and ` + key + ` {>=} $1
     and (` + key + `, campaign_id) {>} ($1, $2)
     and ` + idHasPart + `
   order by ` + key + `{desc}, campaign_id{desc}
@@ -115,8 +120,8 @@ order by sort_key{desc}, id{desc}`)
 const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 
 var (
-	CampaignsByLag     = byKey(lagKey)
-	campaignsByAge     = byKey(AgeKey)
+	CampaignsByLag     = byKey(lagKey, Lagging)
+	campaignsByAge     = byKey(`oldest_enqueued_at`, Waiting)
 	campaignsByTrouble = sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from (
@@ -126,7 +131,8 @@ from (
     from (
       select campaign_id as id, ` + TroubleKey + ` as sort_key
       from campaigns
-      where ` + TroubleKey + ` {>=} $1
+      where ` + Troubled + `
+        and ` + TroubleKey + ` {>=} $1
         and (` + TroubleKey + `, campaign_id) {>} ($1, $2)
         and (` + TroubleKey + ` < 4 or not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed')))
         and ` + idHasPart + `
@@ -155,7 +161,7 @@ order by sort_key{desc}, id{desc}`)
 select ` + CampaignColumns + foundColumn + `
 from campaigns
 where campaign_id {>} $2
-  and cast($1 as bigint) = 0
+  and cast($1 as bigint) is not null
   and ` + idHasPart + `
 order by campaign_id{desc}
 limit $4`)
@@ -183,13 +189,13 @@ func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 	number := func(campaign.Campaign) int64 { return 0 }
 	switch f.Sort {
 	case campaign.SortLag:
-		l.Query = CampaignsByLag
-		number = func(c campaign.Campaign) int64 { return c.AppliedSeq - c.HighWaterSeq }
+		l.Query, l.Rest = CampaignsByLag, &sqldb.Rest{Query: campaignsByID}
+		number = func(c campaign.Campaign) int64 { return min(c.AppliedSeq-c.HighWaterSeq, 0) }
 	case campaign.SortAge:
-		l.Query = campaignsByAge
+		l.Query, l.Rest = campaignsByAge, &sqldb.Rest{Query: campaignsByID, At: sqldb.FarFuture}
 		number = ageOf
 	case campaign.SortTrouble:
-		l.Query = campaignsByTrouble
+		l.Query, l.Rest = campaignsByTrouble, &sqldb.Rest{Query: campaignsByID, At: restRank}
 		number = campaign.Campaign.Rank
 	default:
 		l.Name = string(campaign.SortID)

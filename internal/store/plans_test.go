@@ -189,6 +189,7 @@ var postgresScans = []scan{
 	{"seq scan of projection_loads", "projection_loads", "a few rows for each projection"},
 	{"scan by projection_loads_pkey", "projection_loads", "likewise"},
 	{"scan by campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
+	{"scan by campaigns_by_age", "coalesce(head_status, '') not in", "those that wait longest, up to the limit"},
 	{"scan by campaigns_due", "min(due_at)", "its first entry"},
 	{"seq scan of campaigns", "sum(pending)", "the totals, once per shared snapshot"},
 	{"seq scan of campaigns", "substr(lease_owner, 1", "what a run holds, once when it is ended by others"},
@@ -343,10 +344,10 @@ var pages = []struct {
 	query string // a part of the statement's text
 	args  string
 }{
-	{"coalesce(oldest_enqueued_at, 4611686018427387904) >= $1", `5000, 'x-5000', '', 51`},
-	{"coalesce(oldest_enqueued_at, 4611686018427387904) <= $1", `5000, 'x-5000', '', 51`},
-	{"campaign_id > $2\n  and cast($1 as bigint) = 0\n  and ($3 = '' or replace", `0, 'x-3', '', 51`},
-	{"campaign_id < $2\n  and cast($1 as bigint) = 0\n  and ($3 = '' or replace", `0, 'x-3', '', 51`},
+	{"oldest_enqueued_at >= $1", `5000, 'x-5000', '', 51`},
+	{"oldest_enqueued_at <= $1", `5000, 'x-5000', '', 51`},
+	{"campaign_id > $2\n  and cast($1 as bigint) is not null\n  and ($3 = '' or replace", `0, 'x-3', '', 51`},
+	{"campaign_id < $2\n  and cast($1 as bigint) is not null\n  and ($3 = '' or replace", `0, 'x-3', '', 51`},
 	{"(o.campaign_id, o.seq) > ($1, $2)\n  order by", `'x-3', 1, 51`},
 	{"(o.campaign_id, o.seq) < ($1, $2)\n  order by", `'x-3', 1, 51`},
 	{"o.status = 'dead'\n  and o.attempt_count > 0\n  and (o.next_attempt_at, o.seq, o.campaign_id) >", `5000, 1, 'x-5000', 51`},

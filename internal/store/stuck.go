@@ -20,11 +20,11 @@ order by campaign_id
 limit $1`
 
 	selectWaiting = SelectCampaigns + `
-where ` + AgeKey + ` < 4611686018427387904
+where ` + Waiting + `
   and coalesce(head_status, '') not in ('dead', 'failed')
   and paused_at is null
   and diverged = ''
-order by ` + AgeKey + `, campaign_id
+order by oldest_enqueued_at, campaign_id
 limit $1`
 )
 

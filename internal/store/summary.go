@@ -119,7 +119,7 @@ const (
 	selectOldest = `
 select campaign_id, applied_seq + 1
 from campaigns
-where ` + AgeKey + ` = $1`
+where oldest_enqueued_at = $1`
 
 	selectOldestRetryable = selectOldest + `
   and ` + retryable
