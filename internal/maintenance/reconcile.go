@@ -97,13 +97,13 @@ func (m *Maintenance) repairAll(ctx context.Context) (campaign.Repaired, error) 
 // finds nothing to do and writes nothing. Campaigns with unreadable data are skipped; the error
 // then is event.ErrDamaged and names each.
 func (m *Maintenance) Reconcile(ctx context.Context) (campaign.Repaired, error) {
-	total, _, err := m.ReconcileNaming(ctx, 0)
+	total, _, err := m.ReconcileNaming(ctx, 0, nil)
 	return total, err
 }
 
 // ReconcileNaming is Reconcile, and returns the names of the first campaigns that it changed,
-// at most most.
-func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total campaign.Repaired, named []string, err error) {
+// at most most. Unless it is nil, passed is called after each page, with the number of its campaigns.
+func (m *Maintenance) ReconcileNaming(ctx context.Context, most int, passed func(campaigns int)) (total campaign.Repaired, named []string, err error) {
 	note := func(id string) {
 		if len(named) < most {
 			named = append(named, id)
@@ -114,6 +114,9 @@ func (m *Maintenance) ReconcileNaming(ctx context.Context, most int) (total camp
 		for _, f := range found {
 			total.Add(f.Repaired)
 			note(f.CampaignID)
+		}
+		if last != "" && passed != nil {
+			passed(limit)
 		}
 		return last, err
 	})

@@ -459,3 +459,26 @@ func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 	mustBeUntouched(t, b)
 	b.MustHaveApplied("a", 0)
 }
+
+func TestStart_appliesBesideTheFirstReconcile(t *testing.T) {
+	b := enginetest.Own(t, []string{enginetest.Ledger})
+	goOn, works := make(chan struct{}), make(chan struct{})
+	b.OnReconcile(func(ctx context.Context) error {
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	b.Worker.Beside = append(b.Worker.Beside, func(context.Context) { close(works) })
+	b.MustAppend(enginetest.Noted("c"))
+	b.Start()
+	must.Eventually(t, "the event is applied", func() bool { return b.MustCampaign("c").AppliedSeq == 1 })
+	select {
+	case <-works:
+		t.Error("other work began before the reconcile ended")
+	default:
+	}
+	close(goOn)
+	must.Receive(t, works, "other work never begins")
+}

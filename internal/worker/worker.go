@@ -140,22 +140,28 @@ const pruneKeysInterval = time.Hour
 // leases and returns nil. Database faults are logged and retried; they do not end it.
 func (w *Worker) Run(ctx context.Context) error {
 	w.Store.SetHere(w.ID())
-	w.start(ctx)
+	w.atLast(ctx, "arrive", w.arrive)
 	if err := w.leaveOthers(ctx); err != nil && ctx.Err() == nil { // a worker that ends applies nothing
 		w.Logger.Warn("projections that are not loaded could not be recorded as left; their rows may lack events", "error", err)
 	}
+	s := &starting{ended: make(chan struct{})}
 	var loops sync.WaitGroup
 	if w.Mode == campaign.ModeShadow {
-		loops.Go(func() { w.loop(ctx, "rehearse", loop.Every(w.PollInterval), w.wake, w.Rehearse) })
+		loops.Go(func() {
+			s.once(ctx, func(ctx context.Context) { w.loop(ctx, "rehearse", loop.Every(w.PollInterval), w.wake, w.Rehearse) })
+		})
 	} else {
 		for range w.Concurrency {
 			loops.Go(func() { w.loop(ctx, "apply", w.untilDue, w.wake, w.Pass) })
 		}
 	}
 	for _, work := range w.Beside {
-		loops.Go(func() { work(ctx) })
+		loops.Go(func() { s.once(ctx, work) })
 	}
-	loops.Go(func() { w.loop(ctx, "reconcile", loop.Every(reconcileInterval), nil, loop.ExceptFirst(w.reconcile)) })
+	loops.Go(func() {
+		w.atLast(ctx, "reconcile", func(ctx context.Context) (bool, error) { return w.reconcileFirst(ctx, s) })
+		w.loop(ctx, "reconcile", loop.Every(reconcileInterval), nil, loop.ExceptFirst(w.reconcile))
+	})
 	loops.Go(func() {
 		w.loop(ctx, "prune keys", loop.Every(pruneKeysInterval), nil, loop.ExceptFirst(w.maintenance.PruneAppendKeys))
 	})
@@ -200,34 +206,6 @@ func (w *Worker) Applying(now time.Time) bool {
 	return w.waves.Load() > 0 || now.Sub(time.Unix(0, w.lastWave.Load())) < liveFor
 }
 
-// start registers the worker and reconciles rows and watermarks before anything is applied.
-// Errors are logged and retried until ctx ends: a full disk may have space tomorrow. Meanwhile
-// probes report that nothing is applied.
-func (w *Worker) start(ctx context.Context) {
-	for _, first := range []struct {
-		name string
-		step func(context.Context) (bool, error)
-	}{{"arrive", w.arrive}, {"reconcile", w.reconcile}} {
-		for ctx.Err() == nil {
-			_, err := first.step(ctx)
-			if err != nil && ctx.Err() == nil {
-				w.Logger.Error("worker step failed; retrying", "step", first.name, "error", err)
-			}
-			if err == nil || errors.Is(err, event.ErrDamaged) { // whatever is readable can be applied
-				break
-			}
-			w.troubles.record(err)
-			w.reportStall(w.troubled())
-			pause := time.NewTimer(w.faultPause)
-			select {
-			case <-ctx.Done():
-			case <-pause.C:
-			}
-			pause.Stop()
-		}
-	}
-}
-
 // loop runs one of the worker's loops.
 func (w *Worker) loop(ctx context.Context, name string, interval loop.Interval, wake <-chan struct{}, step loop.Step) {
 	loop.Loop{Name: name, Step: step, Interval: interval, Wake: wake, Logger: w.Logger, FaultPause: w.faultPause}.Run(ctx)
@@ -254,8 +232,11 @@ func (w *Worker) untilDue(ctx context.Context) time.Duration {
 const reconciledNamed = 5
 
 // reconcile reconciles rows and watermarks.
-func (w *Worker) reconcile(ctx context.Context) (bool, error) {
-	repaired, named, err := w.maintenance.ReconcileNaming(ctx, reconciledNamed)
+func (w *Worker) reconcile(ctx context.Context) (bool, error) { return w.reconcileBeside(ctx, nil) }
+
+// reconcileBeside is reconcile, with a function that is called after each page of campaigns.
+func (w *Worker) reconcileBeside(ctx context.Context, passed func(campaigns int)) (bool, error) {
+	repaired, named, err := w.maintenance.ReconcileNaming(ctx, reconciledNamed, passed)
 	if err != nil && !errors.Is(err, event.ErrDamaged) {
 		return false, err
 	}

@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/event"
+)
+
+// starting is the first reconcile of a process, which goes through all campaigns beside the waves. Those do not
+// need it: a wave compares the watermarks of its campaigns with the journal itself, and repairs what it lacks.
+type starting struct {
+	ended chan struct{} // closed once all campaigns are reconciled
+
+	paged, told time.Time // when the last page ended, and when it was last told of
+	seen        int       // campaigns so far
+}
+
+// progressInterval is how often a first reconcile that goes on is told of.
+const progressInterval = 10 * time.Second
+
+// atLast runs a step that a process begins with. Errors are logged and retried until ctx ends: a full disk may
+// have space tomorrow. Meanwhile probes report that nothing is applied.
+func (w *Worker) atLast(ctx context.Context, name string, step func(context.Context) (bool, error)) {
+	for ctx.Err() == nil {
+		_, err := step(ctx)
+		if err == nil || errors.Is(err, event.ErrDamaged) { // whatever is readable can be applied
+			return
+		}
+		if ctx.Err() == nil {
+			w.Logger.Error("worker step failed; retrying", "step", name, "error", err)
+		}
+		w.troubles.record(err)
+		w.reportStall(w.troubled())
+		pause(ctx, w.faultPause)
+	}
+}
+
+// once runs work when all campaigns are reconciled.
+func (s *starting) once(ctx context.Context, work func(context.Context)) {
+	select {
+	case <-ctx.Done():
+	case <-s.ended:
+		work(ctx)
+	}
+}
+
+// reconcileFirst is the first reconcile.
+func (w *Worker) reconcileFirst(ctx context.Context, s *starting) (bool, error) {
+	s.paged, s.told, s.seen = time.Now(), time.Now(), 0
+	_, err := w.reconcileBeside(ctx, func(campaigns int) { w.page(ctx, s, campaigns) })
+	if err == nil {
+		close(s.ended)
+	}
+	return false, err
+}
+
+// page is called after each page of campaigns. While waves run it leaves them half of the time.
+func (w *Worker) page(ctx context.Context, s *starting, campaigns int) {
+	s.seen += campaigns
+	now := time.Now()
+	if now.Sub(s.told) >= progressInterval {
+		s.told = now
+		w.Logger.Info("reconciling all campaigns, beside applying", "campaigns", s.seen)
+	}
+	if w.Applying(now) {
+		pause(ctx, now.Sub(s.paged))
+	}
+	s.paged = time.Now()
+}
+
+// pause waits, less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
