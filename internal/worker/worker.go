@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,7 +156,8 @@ func (w *Worker) Run(ctx context.Context) error {
 			loops.Go(func() { w.loop(ctx, "apply", w.untilDue, w.wake, w.Pass) })
 		}
 	}
-	for _, work := range w.Beside {
+	work := append(slices.Clone(w.Beside), func(ctx context.Context) { w.loop(ctx, "self-check", loop.Every(w.selfCheckEvery), nil, w.selfCheck()) })
+	for _, work := range work {
 		loops.Go(func() { s.once(ctx, work) })
 	}
 	loops.Go(func() {
@@ -165,7 +167,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	loops.Go(func() {
 		w.loop(ctx, "prune keys", loop.Every(pruneKeysInterval), nil, loop.ExceptFirst(w.maintenance.PruneAppendKeys))
 	})
-	loops.Go(func() { w.loop(ctx, "self-check", loop.Every(w.selfCheckEvery), nil, w.selfCheck()) })
 	loops.Go(func() { w.loop(ctx, "heartbeat", loop.Every(w.heartbeatEvery), nil, w.heartbeat) })
 	loops.Go(func() { w.loop(ctx, "sample", loop.UntilNextMinute, nil, loop.ExceptFirst(w.sample)) })
 	loops.Wait()
