@@ -117,44 +117,79 @@ func (r Result) whole() bool {
 }
 
 // settleWhole settles, without reading them again, the campaigns that have no more rows, and returns the
-// others. It does so only where there is one writer, which cannot deadlock over the order of campaigns.
+// others.
 func settleWhole(t *store.Tx, results []Result, w Worker, now int64, settled *Settlement) (others []Result, err error) {
-	if !t.Dialect().OneWriter {
+	var ids []string
+	var rows []*store.CampaignRow
+	for _, r := range results {
+		ids = append(ids, r.Claim.CampaignID)
+		if r.whole() {
+			rows = append(rows, r.Claim.row)
+		}
+	}
+	if len(rows) == 0 {
 		return results, nil
 	}
+	if err := t.LockInOrder(ids); err != nil {
+		return nil, err
+	}
+	done, err := t.SettleWhole(rows, w.ID, w.Build, now)
+	if err != nil {
+		return nil, err
+	}
+	var deleted []Claim
 	for _, r := range results {
-		done := false
-		if r.whole() {
-			if done, err = r.settleWhole(t, w, now, settled); err != nil {
-				return nil, fmt.Errorf("campaign %q: %w", r.Claim.CampaignID, err)
-			}
-		}
-		if !done {
+		if done[r.Claim.CampaignID] {
+			deleted = append(deleted, r.Claim)
+		} else {
 			others = append(others, r)
+		}
+	}
+	gone, err := deleteAll(t, deleted)
+	if err != nil {
+		return nil, err
+	}
+	for _, held := range deleted {
+		settled.Applied += gone[held.CampaignID]
+		if gone[held.CampaignID] == held.Last-held.First+1 {
+			continue
+		}
+		c, err := t.ExistingCampaign(held.CampaignID)
+		if err == nil {
+			err = recountCampaign(t, c, now)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return others, nil
 }
 
-func (r Result) settleWhole(t *store.Tx, w Worker, now int64, settled *Settlement) (bool, error) {
-	held := r.Claim
-	done, err := held.row.SettleWhole(t, w.Build, now)
-	if err != nil || !done {
-		return false, err
+// deleteAll deletes the rows of claims, and returns how many of each campaign it found.
+func deleteAll(t *store.Tx, claims []Claim) (map[string]int64, error) {
+	gone := make(map[string]int64, len(claims))
+	if t.Dialect().OneWriter {
+		for _, held := range claims {
+			n, err := t.Exec(deleteApplied, held.CampaignID, held.First, held.Last, held.Epoch)
+			if err != nil {
+				return nil, fmt.Errorf("delete applied rows of campaign %q: %w", held.CampaignID, err)
+			}
+			gone[held.CampaignID] = n
+		}
+		return gone, nil
 	}
-	gone, err := t.Exec(deleteApplied, held.CampaignID, held.First, held.Last, held.Epoch)
-	if err != nil {
-		return true, fmt.Errorf("delete applied rows: %w", err)
+	var ids []string
+	var firsts, lasts, epochs []int64
+	for _, held := range claims {
+		ids, firsts, lasts, epochs = append(ids, held.CampaignID), append(firsts, held.First), append(lasts, held.Last), append(epochs, held.Epoch)
 	}
-	settled.Applied += gone
-	if gone == held.Last-held.First+1 {
-		return true, nil
-	}
-	c, err := t.ExistingCampaign(held.CampaignID)
-	if err != nil {
-		return true, err
-	}
-	return true, recountCampaign(t, c, now)
+	err := t.Each(func(row sqldb.Row) error {
+		var id string
+		err := row.Scan(&id)
+		gone[id]++
+		return err
+	}, deleteSeveral, ids, firsts, lasts, epochs)
+	return gone, sqldb.Wrapf(err, "delete applied rows")
 }
 
 // stillHeld locks the campaigns and returns the results whose lease was not lost in the
@@ -222,6 +257,15 @@ where campaign_id = $1
   and seq between $2 and $3
   and status = 'processing'
   and claim_epoch = $4`
+
+const deleteSeveral = `
+delete from projection_apply_outbox o
+using unnest(cast($1 as text[]), cast($2 as bigint[]), cast($3 as bigint[]), cast($4 as bigint[])) as k(id, first, last, epoch)
+where o.campaign_id = k.id
+  and o.seq between k.first and k.last
+  and o.status = 'processing'
+  and o.claim_epoch = k.epoch
+returning o.campaign_id`
 
 // settleRows updates the rows of a claim, and the campaign's counts, to its result. The rows of
 // applied events are deleted already.

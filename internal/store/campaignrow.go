@@ -156,46 +156,6 @@ func (c *CampaignRow) SaveClaimInto(b *sqldb.Batch, now int64) {
 	b.Exec(nil, updateClaimed, c.ID, c.HeadStatus, c.Due, c.Counts.Pending, c.Counts.Processing, c.Counts.Failed, c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry, now)
 }
 
-// wholly is whether the row is that of a claim of all events that the campaign waits for, and nothing
-// but their number is to be remembered of it.
-func (c *CampaignRow) wholly() bool {
-	return c.Counts == campaign.Counts{Processing: c.HighWater - c.Applied} && c.Crashes == 0 && c.Skips == 0 && c.Diverged == ""
-}
-
-const updateCurrent = `
-update campaigns
-set applied_seq = high_water_seq, head_seq = null, head_status = null, head_next_attempt_at = null, oldest_enqueued_at = null, due_at = null,
-  processing = 0, lease_owner = '', lease_expires_at = 0, applied_span = $7, updated_at = $8
-where campaign_id = $1
-  and lease_owner = $2
-  and lease_epoch = $3
-  and high_water_seq = $4
-  and applied_seq = $5
-  and processing = $6
-  and pending = 0
-  and failed = 0
-  and dead = 0
-  and diverged = ''`
-
-// SettleWhole settles a campaign under the claim that the row is of, once all its events are applied, in
-// one statement. It returns false, and has done nothing, where the claim or the campaign is not as it was:
-// events were appended, the lease was lost.
-func (c CampaignRow) SettleWhole(t *Tx, build string, now int64) (bool, error) {
-	if !c.wholly() {
-		return false, nil
-	}
-	from, processing := c.Applied, c.Counts.Processing
-	c.Applied = c.HighWater
-	closed := c.recordSpan(from, c.LeaseOwner, build, now)
-	n, err := t.Exec(updateCurrent, c.ID, c.LeaseOwner, c.LeaseEpoch, c.HighWater, from, processing, c.span, now)
-	if err == nil && n > 0 && closed != nil {
-		var b sqldb.Batch
-		closed.insertInto(&b, c.ID)
-		err = t.RunAll(&b)
-	}
-	return n > 0, err
-}
-
 func (c *CampaignRow) values(now int64) []any {
 	c.UpdatedAt = now
 	return []any{c.ID, c.HighWater, c.ChainHash, c.Applied, c.Head, c.HeadStatus, c.HeadNext,
