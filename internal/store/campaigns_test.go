@@ -368,6 +368,7 @@ func (h *history) holds() {
 			h.stray[c.ID] = false
 		}
 	}
+	h.recounted()
 }
 
 func (h *history) checks() {
@@ -415,6 +416,24 @@ func TestCampaignRow_staysExactWhateverHappens(t *testing.T) {
 			ended = f
 		}
 	})
+}
+
+// recounted fails unless the summary says what a count of all campaigns does.
+func (f *fixture) recounted() {
+	sum := must.Get(f.Summarize(f.Ctx)).Or(f.TB)
+	c := sum.Campaigns
+	got := []int64{c.Total, sum.Events, c.Skips, sum.Counts.Pending, sum.Counts.Processing, sum.Counts.Failed, sum.Counts.Dead, c.Lagging, c.Blocked, c.Paused, c.Diverged, sum.Lag.Events, c.Leased}
+	want, dest := make([]int64, len(got)), make([]any, len(got))
+	for i := range want {
+		dest[i] = &want[i]
+	}
+	must.OK(f.TB, f.JournalDB.QueryRowContext(f.Ctx, `
+select count(*), coalesce(sum(high_water_seq), 0), coalesce(sum(skips), 0), coalesce(sum(pending), 0), coalesce(sum(processing), 0), coalesce(sum(failed), 0),
+  coalesce(sum(dead), 0), count(*) filter (where high_water_seq > applied_seq), count(*) filter (where head_status = 'dead'),
+  count(*) filter (where paused_at is not null), count(*) filter (where diverged <> ''), coalesce(sum(high_water_seq - applied_seq), 0),
+  count(*) filter (where lease_owner <> '' and lease_expires_at > $1)
+from campaigns`, sum.AsOf.UnixMicro()).Scan(dest...))
+	must.Equal(f.TB, got, want, "the summary's counts")
 }
 
 // empty empties both databases without the store. It returns false where opening new ones is easier.

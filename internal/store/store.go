@@ -73,6 +73,7 @@ type Store struct {
 	applied  appliedHub
 	refusals refusalCounts
 	summary  Snapshot[campaign.Summary]
+	totals   keptTotals
 	holdings Snapshot[map[string]campaign.HeldLeases]
 	groups   Snapshot[campaign.ErrorGroups]
 

@@ -61,7 +61,8 @@ func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error
 // Forget invalidates the cached value, and one that is being read. It never blocks.
 func (c *Snapshot[T]) Forget() { c.stale.Store(true) }
 
-// Summary is the state of the whole system, at most a second old. Callers share it and must not
+// Summary is the state of the whole system, at most a second old unless very many campaigns are behind. The
+// numbers of campaigns, events and skips are older from 50,000 campaigns on. Callers share it and must not
 // change what it points to.
 func (s *Store) Summary(ctx context.Context) (campaign.Summary, error) {
 	summary, err := s.summary.Get(ctx, func() (campaign.Summary, error) {
@@ -73,24 +74,62 @@ func (s *Store) Summary(ctx context.Context) (campaign.Summary, error) {
 	return summary, nil
 }
 
-// selectTotals selects the totals; served is the condition of serving.
-func selectTotals(served string) string {
+// totals is what takes a look at every campaign.
+type totals struct{ campaigns, events, skips, held int64 }
+
+const selectTotals = `
+select count(*), coalesce(sum(high_water_seq), 0), coalesce(sum(skips), 0),
+  count(*) filter (where lease_owner <> '' and lease_expires_at > $1 and not ` + Troubled + `)
+from campaigns`
+
+// totalsKept is from how many campaigns on totals are kept, until totalsRest times the time has passed that
+// reading them took; of fewer they are read anew.
+const (
+	totalsKept = 50_000
+	totalsRest = 50
+)
+
+// keptTotals are the totals of many campaigns.
+type keptTotals struct {
+	mu    sync.Mutex
+	value totals
+	until time.Time
+}
+
+// read reads the totals, or returns those that were read lately.
+func (k *keptTotals) read(t *Tx, now int64) (totals, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	began := time.Now()
+	if began.Before(k.until) {
+		return k.value, nil
+	}
+	v := &k.value
+	_, err := t.One([]any{&v.campaigns, &v.events, &v.skips, &v.held}, selectTotals, now)
+	if err == nil && v.campaigns >= totalsKept {
+		done := time.Now()
+		k.until = done.Add(totalsRest * done.Sub(began))
+	}
+	return *v, err
+}
+
+// selectBehind selects what is to be said of the campaigns that are behind or diverged; served is the condition
+// of serving.
+func selectBehind(served string) string {
 	return `
-select count(*),
-  coalesce(sum(pending), 0), coalesce(sum(processing), 0), coalesce(sum(failed), 0), coalesce(sum(dead), 0),
+select coalesce(sum(pending), 0), coalesce(sum(processing), 0), coalesce(sum(failed), 0), coalesce(sum(dead), 0),
   count(*) filter (where high_water_seq > applied_seq),
   count(*) filter (where head_status = 'dead'),
-  count(*) filter (where paused_at is not null),
+  (select count(*) from campaigns where paused_at is not null),
   count(*) filter (where diverged <> ''),
   count(*) filter (where lease_owner <> '' and lease_expires_at > $1),
   coalesce(sum(high_water_seq - applied_seq), 0),
-  coalesce(sum(skips), 0),
-  coalesce(sum(high_water_seq), 0),
   min(oldest_enqueued_at),
   min(oldest_enqueued_at) filter (where ` + retryable + served + `),
   min(coalesce(due_at, oldest_enqueued_at)) filter (where oldest_enqueued_at is not null and ` + retryable + served + `),
   count(*) filter (where due_at <= $1 - ` + strconv.FormatInt(campaign.SilentAfter.Microseconds(), 10) + ` and not (1 = 1` + served + `))
-from campaigns`
+from campaigns
+where ` + Troubled
 }
 
 // countDrifted counts the drifted campaigns, and those of them that differ from a version which is
@@ -146,13 +185,18 @@ func (s *Store) Summarize(ctx context.Context) (campaign.Summary, error) {
 		describeWorkers(&sum, now)
 		sum.Worker.Starting = s.starting(sum.Instances)
 		served, args := Serving(sum.Worker.Campaigns, now)
-		_, err = t.One([]any{&sum.Campaigns.Total,
-			&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
-			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &sum.Campaigns.Skips, &sum.Events, &oldest, &retryable, &due, &sum.Campaigns.Unserved}, selectTotals(served), args...)
+		all, err := s.totals.read(t, now)
 		if err != nil {
 			return err
 		}
+		sum.Campaigns.Total, sum.Events, sum.Campaigns.Skips = all.campaigns, all.events, all.skips
+		_, err = t.One([]any{&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
+			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
+			&sum.Lag.Events, &oldest, &retryable, &due, &sum.Campaigns.Unserved}, selectBehind(served), args...)
+		if err != nil {
+			return err
+		}
+		sum.Campaigns.Leased += all.held
 		sum.DueSince = sqldb.AtOrNil(due)
 		var driftedNow int64
 		if _, err := t.One([]any{&sum.Campaigns.Drifted, &driftedNow}, countDrifted); err != nil {
