@@ -133,7 +133,7 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	for left := cmp.Or(l.Windows, scanWindows); left > 0; left-- {
 		w := walks[0]
 		window := scanWindow
-		if l.Match == nil && (!w.rest || s.Looked == nil) {
+		if l.Match == nil && !w.begun {
 			window = limit + 1
 		}
 		count, err := l.window(t, &s, w, append(slices.Clone(w.key), append(slices.Clone(l.Args), window)...), limit)
@@ -147,7 +147,7 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 			left++
 			continue
 		}
-		walks[0].key = s.Looked
+		walks[0].key, walks[0].begun = s.Looked, true
 		if l.Time > 0 && time.Since(began) > l.Time {
 			break
 		}
@@ -185,7 +185,8 @@ func (l *List[T]) window(t Reader, s *Stretch[T], w walk, args []any, limit int)
 type walk struct {
 	query string
 	key   []any
-	rest  bool
+	rest  bool // its items are those of Rest, among others
+	begun bool
 }
 
 // walks are the queries that read a list from a place on.

@@ -50,6 +50,7 @@ func (s *starting) once(ctx context.Context, work func(context.Context)) {
 func (w *Worker) reconcileFirst(ctx context.Context, s *starting) (bool, error) {
 	s.paged, s.told, s.seen = time.Now(), time.Now(), 0
 	_, err := w.reconcileBeside(ctx, func(campaigns int) { w.page(ctx, s, campaigns) })
+	w.troubles.waits(err)
 	if err == nil {
 		close(s.ended)
 	}

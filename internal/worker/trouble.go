@@ -26,6 +26,7 @@ type healthState struct {
 	failing  time.Time // since when applying fails; zero when it does not
 	cause    string    // the latest error
 	damage   string    // unreadable data found by the last reconcile; empty when none
+	waiting  string    // why the first reconcile failed; empty when it did not
 	excluded map[string]exclusion
 }
 
@@ -72,6 +73,16 @@ func (t *healthState) damaged(err error) {
 	}
 }
 
+// waits records why runs and operations still wait; nil means that they do not.
+func (t *healthState) waits(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting = ""
+	if err != nil {
+		t.waiting = err.Error()
+	}
+}
+
 // include clears the exclusions of campaigns.
 func (t *healthState) include(claims []outbox.Claim) {
 	t.mu.Lock()
@@ -110,6 +121,9 @@ func (t *healthState) sentence() (text string, stalled bool) {
 	}
 	if len(t.excluded) == 0 && t.damage != "" {
 		return "part of a database cannot be read; outboxweb check lists what is affected: " + t.damage, false
+	}
+	if len(t.excluded) == 0 && t.waiting != "" {
+		return "runs and operations wait for the first reconcile, which fails: " + t.waiting, false
 	}
 	if len(t.excluded) == 0 {
 		return "", false

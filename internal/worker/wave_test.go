@@ -462,23 +462,29 @@ func TestRun_rehearsesInShadowModeAndAppliesNothing(t *testing.T) {
 
 func TestStart_appliesBesideTheFirstReconcile(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Ledger})
-	goOn, works := make(chan struct{}), make(chan struct{})
-	b.OnReconcile(func(ctx context.Context) error {
-		select {
-		case <-goOn:
-		case <-ctx.Done():
+	b.Worker.Hurry()
+	var goesOn atomic.Bool
+	works := make(chan struct{})
+	b.OnReconcile(func(context.Context) error {
+		if !goesOn.Load() {
+			return errors.New("the disk is slow")
 		}
 		return nil
 	})
 	b.Worker.Beside = append(b.Worker.Beside, func(context.Context) { close(works) })
 	b.MustAppend(enginetest.Noted("c"))
 	b.Start()
-	must.Eventually(t, "the event is applied", func() bool { return b.MustCampaign("c").AppliedSeq == 1 })
+	must.Eventually(t, "the event is applied, and it is told what waits", func() bool {
+		text, stalled := b.Worker.Trouble()
+		return b.MustCampaign("c").AppliedSeq == 1 && !stalled && strings.HasSuffix(text, "runs and operations wait for the first reconcile, which fails: reconcile: the disk is slow")
+	})
 	select {
 	case <-works:
 		t.Error("other work began before the reconcile ended")
 	default:
 	}
-	close(goOn)
+	goesOn.Store(true)
 	must.Receive(t, works, "other work never begins")
+	text, _ := b.Worker.Trouble()
+	must.Equal(t, text, "", "trouble")
 }
