@@ -127,19 +127,23 @@ func TestSettle_touchesOnlyRowsMarkedUnderItsEpoch(t *testing.T) {
 }
 
 func TestSettle_fencesOneCampaignWithoutTheOthers(t *testing.T) {
-	f := own(t)
-	f.AppendN("a b", 1)
-	claims := f.MustClaim(one, 10)
-	f.Clock.Advance(lease)
-	lost := f.MustClaim(two, 1)[0].CampaignID
-	results := []outbox.Result{{Claim: outbox.Claim{CampaignID: "unknown", Epoch: 1, First: 1, Last: 1}}}
-	for _, c := range claims {
-		results = append(results, outbox.Result{Claim: c, Applied: c.Last})
-		if c.CampaignID != lost {
-			f.MustApply(c, c.Last)
-		}
+	for name, next := range map[string]outbox.Worker{"taken over": two, "claimed again": one} {
+		t.Run(name, func(t *testing.T) {
+			f := own(t)
+			f.AppendN("a b", 1)
+			claims := f.MustClaim(one, 10)
+			f.Clock.Advance(lease)
+			lost := f.MustClaim(next, 1)[0].CampaignID
+			results := []outbox.Result{{Claim: outbox.Claim{CampaignID: "unknown", Epoch: 1, First: 1, Last: 1}}}
+			for _, c := range claims {
+				results = append(results, outbox.Result{Claim: c, Applied: c.Last})
+				if c.CampaignID != lost {
+					f.MustApply(c, c.Last)
+				}
+			}
+			must.Equal(t, f.MustSettle(one, results...), outbox.Settled{Applied: 1, Fenced: 2}, "settled")
+		})
 	}
-	must.Equal(t, f.MustSettle(one, results...), outbox.Settled{Applied: 1, Fenced: 2}, "settled")
 }
 
 func TestRequeueDead_besideARequeueOfOneTakesEachRowOnce(t *testing.T) {
