@@ -17,7 +17,7 @@ type starting struct {
 	seen        int       // campaigns so far
 }
 
-// progressInterval is how often a first reconcile that goes on is told of.
+// progressInterval is how often the log tells of a first reconcile that has not ended.
 const progressInterval = 10 * time.Second
 
 // atLast runs a step that a process begins with. Errors are logged and retried until ctx ends: a full disk may
