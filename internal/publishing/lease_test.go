@@ -299,7 +299,7 @@ func TestPostgresPublishers_areLockedInTheOrderOfTheirNames(t *testing.T) {
 		must.Hold(t, err == nil, "%s has the second pair while it waits for the first: %v", what, err)
 		storetest.Run(t, other, `rollback`)
 		err = <-ended
-		must.Hold(t, err == nil, "%s: %v", what, err)
+		must.Hold(t, err == nil || errors.Is(err, event.ErrBusy), "%s: %v", what, err) // registering waits for a short time only, since appends wait for it
 	}
 }
 
