@@ -67,9 +67,9 @@ type List[T any] struct {
 }
 
 // Rest are the items that the query of a list does not read, since no index has them: those whose key begins
-// with At and that come after all others. They are found among all items, by the rest of the key.
+// with At and that come after all others. Their query has the parameters of the list's.
 type Rest struct {
-	Query Ways // of all items; like the list's, but for the order
+	Query Ways
 	At    int64
 }
 
@@ -133,10 +133,10 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	for left := cmp.Or(l.Windows, scanWindows); left > 0; left-- {
 		w := walks[0]
 		window := scanWindow
-		if l.Match == nil && !w.begun {
+		if l.Match == nil {
 			window = limit + 1
 		}
-		count, err := l.window(t, &s, w, append(slices.Clone(w.key), append(slices.Clone(l.Args), window)...), limit)
+		count, err := l.window(t, &s, w.query, append(slices.Clone(w.key), append(slices.Clone(l.Args), window)...), limit)
 		if err != nil || s.Ending == Full {
 			return s, err
 		}
@@ -147,7 +147,7 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 			left++
 			continue
 		}
-		walks[0].key, walks[0].begun = s.Looked, true
+		walks[0].key = s.Looked
 		if l.Time > 0 && time.Since(began) > l.Time {
 			break
 		}
@@ -157,27 +157,24 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 }
 
 // window reads one step and returns how many items it scanned.
-func (l *List[T]) window(t Reader, s *Stretch[T], w walk, args []any, limit int) (count int, err error) {
+func (l *List[T]) window(t Reader, s *Stretch[T], query string, args []any, limit int) (count int, err error) {
 	err = t.Each(func(rows Row) error {
 		item, err := l.Scan(rows)
 		if err != nil {
 			return err
 		}
 		count++
-		key, matches := l.Key(item), l.Match == nil || l.Match(item)
-		if w.rest {
-			matches, key[0] = matches && key[0] == l.Rest.At, l.Rest.At
-		}
+		matches := l.Match == nil || l.Match(item)
 		if matches && len(s.Items) == limit {
 			s.Ending = Full
 			return ErrEnough
 		}
-		s.Looked = key
+		s.Looked = l.Key(item)
 		if matches {
 			s.Items = append(s.Items, item)
 		}
 		return nil
-	}, w.query, args...)
+	}, query, args...)
 	return count, err
 }
 
@@ -185,8 +182,6 @@ func (l *List[T]) window(t Reader, s *Stretch[T], w walk, args []any, limit int)
 type walk struct {
 	query string
 	key   []any
-	rest  bool // its items are those of Rest, among others
-	begun bool
 }
 
 // walks are the queries that read a list from a place on.
@@ -203,13 +198,13 @@ func (l *List[T]) walks(from Place) []walk {
 	case l.Rest == nil:
 		return []walk{first}
 	case !down && from.Key != nil && from.Key[0].(int64) >= l.Rest.At:
-		return []walk{{query: l.Rest.Query.Up, key: from.Key, rest: true}}
+		return []walk{{query: l.Rest.Query.Up, key: from.Key}}
 	case !down:
-		return []walk{first, {query: l.Rest.Query.Up, key: append([]any{l.Rest.At}, l.Low[1:]...), rest: true}}
+		return []walk{first, {query: l.Rest.Query.Up, key: append([]any{l.Rest.At}, l.Low[1:]...)}}
 	case from.Key != nil && from.Key[0].(int64) < l.Rest.At:
 		return []walk{first}
 	}
-	rest := walk{query: l.Rest.Query.Down, key: first.key, rest: true}
+	rest := walk{query: l.Rest.Query.Down, key: first.key}
 	return []walk{rest, {query: l.Query.Down, key: append([]any{l.Rest.At}, l.Low[1:]...)}}
 }
 

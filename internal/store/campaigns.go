@@ -157,15 +157,27 @@ from (
 ) as page
 join campaigns on campaign_id = id
 order by sort_key{desc}, id{desc}`)
-	campaignsByID = sqldb.BothWays(`
+	campaignsByID = byID(``)
+
+	// The campaigns that the queries by lag, age and trouble leave out.
+	upToDate   = byID(`not (` + Lagging + `) and `)
+	withNone   = byID(`not (` + Waiting + `) and `)
+	untroubled = byID(`not ` + Troubled + `
+  and not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed'))
+  and `)
+)
+
+// byID is the query of the campaigns that a condition selects, sorted by id.
+func byID(condition string) sqldb.Ways {
+	return sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from campaigns
 where campaign_id {>} $2
   and cast($1 as bigint) is not null
-  and ` + idHasPart + `
+  and ` + condition + idHasPart + `
 order by campaign_id{desc}
 limit $4`)
-)
+}
 
 // ScanFound reads a campaign and its foundColumn.
 func ScanFound(row sqldb.Row) (c *CampaignRow, found int64, err error) {
@@ -189,13 +201,13 @@ func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 	number := func(campaign.Campaign) int64 { return 0 }
 	switch f.Sort {
 	case campaign.SortLag:
-		l.Query, l.Rest = CampaignsByLag, &sqldb.Rest{Query: campaignsByID}
+		l.Query, l.Rest = CampaignsByLag, &sqldb.Rest{Query: upToDate}
 		number = func(c campaign.Campaign) int64 { return min(c.AppliedSeq-c.HighWaterSeq, 0) }
 	case campaign.SortAge:
-		l.Query, l.Rest = campaignsByAge, &sqldb.Rest{Query: campaignsByID, At: sqldb.FarFuture}
+		l.Query, l.Rest = campaignsByAge, &sqldb.Rest{Query: withNone, At: sqldb.FarFuture}
 		number = ageOf
 	case campaign.SortTrouble:
-		l.Query, l.Rest = campaignsByTrouble, &sqldb.Rest{Query: campaignsByID, At: restRank}
+		l.Query, l.Rest = campaignsByTrouble, &sqldb.Rest{Query: untroubled, At: restRank}
 		number = campaign.Campaign.Rank
 	default:
 		l.Name = string(campaign.SortID)
