@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/outboxweb/outboxweb/internal/loop"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
@@ -291,7 +292,7 @@ func (t *table) removeInTurns(ctx context.Context, rows []row) error {
 		if err != nil {
 			return err
 		}
-		if rows = rows[n:]; len(rows) > 0 && !wait(ctx, max(time.Millisecond, time.Since(began))) {
+		if rows = rows[n:]; len(rows) > 0 && loop.Pause(ctx, max(time.Millisecond, time.Since(began))) != nil {
 			return ctx.Err()
 		}
 	}
@@ -321,16 +322,6 @@ func (t *table) removeSome(ctx context.Context, rows []row) (n int, err error) {
 		return 0, err
 	}
 	return n, tx.Commit()
-}
-
-// wait returns false if ctx ended first.
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // backlog is what waits in a table.
@@ -370,7 +361,7 @@ func (t *table) listen(ctx context.Context, wake func()) (stop func()) {
 	listening.Go(func() {
 		for {
 			_ = hear(ctx, t.postgres.Copy(), wake) // a lost hint is found by polling
-			if !wait(ctx, listenPause) {
+			if loop.Pause(ctx, listenPause) != nil {
 				return
 			}
 		}

@@ -56,6 +56,21 @@ func (l Loop) Run(ctx context.Context) {
 	}
 }
 
+// Pause waits for some time, or until ctx ends, whose error it returns then.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Every is an interval with jitter, so that processes started together do not run in lockstep.
 func Every(d time.Duration) Interval {
 	return func(context.Context) time.Duration { return d - d/10 + rand.N(d/5+1) }

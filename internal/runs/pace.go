@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/outboxweb/outboxweb/internal/loop"
 )
 
 // allowance limits the rate of events.
@@ -40,26 +42,11 @@ const (
 func (w *Worker) yield(ctx context.Context, worked time.Duration) error {
 	until := time.Now().Add(min(restShare*worked, restLimit))
 	for now := time.Now(); w.Applying(now) && now.Before(until); now = time.Now() {
-		if err := wait(ctx, min(restLook, until.Sub(now))); err != nil {
+		if err := loop.Pause(ctx, min(restLook, until.Sub(now))); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
-}
-
-// wait waits for some time, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // throttle records a replay's progress, and waits until it may continue: while live applying needs
@@ -80,7 +67,7 @@ func (r *runner) throttle(ctx context.Context, d *Expected, events int64, worked
 			pause = max(pause, a.reserve(events, time.Now()))
 		}
 	}
-	return wait(ctx, pause)
+	return loop.Pause(ctx, pause)
 }
 
 // throttle is the pace of a replay that belongs to no run.
@@ -88,5 +75,5 @@ func (w *Worker) throttle(ctx context.Context, _ *Expected, events int64, worked
 	if err := w.yield(ctx, worked); err != nil || w.rate == nil {
 		return err
 	}
-	return wait(ctx, w.rate.reserve(events, time.Now()))
+	return loop.Pause(ctx, w.rate.reserve(events, time.Now()))
 }

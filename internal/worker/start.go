@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/loop"
 )
 
 // starting is the first reconcile of a process, which goes through all campaigns beside the waves. Those do not
@@ -21,7 +22,7 @@ type starting struct {
 const progressInterval = 10 * time.Second
 
 // atLast runs a step that a process begins with. Errors are logged and retried until ctx ends: a full disk may
-// have space tomorrow. Meanwhile probes report that nothing is applied.
+// have space tomorrow. Meanwhile probes report that nothing is applied, unless waves are.
 func (w *Worker) atLast(ctx context.Context, name string, step func(context.Context) (bool, error)) {
 	for ctx.Err() == nil {
 		_, err := step(ctx)
@@ -33,7 +34,7 @@ func (w *Worker) atLast(ctx context.Context, name string, step func(context.Cont
 		}
 		w.troubles.record(err)
 		w.reportStall(w.troubled())
-		pause(ctx, w.faultPause)
+		_ = loop.Pause(ctx, w.faultPause) // the loop ends with ctx
 	}
 }
 
@@ -66,17 +67,7 @@ func (w *Worker) page(ctx context.Context, s *starting, campaigns int) {
 		w.Logger.Info("reconciling all campaigns, beside applying", "campaigns", s.seen)
 	}
 	if w.Applying(now) {
-		pause(ctx, now.Sub(s.paged))
+		_ = loop.Pause(ctx, now.Sub(s.paged)) // the next page sees that ctx ended
 	}
 	s.paged = time.Now()
-}
-
-// pause waits, less if ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
