@@ -102,7 +102,7 @@ func (m *Maintenance) Reconcile(ctx context.Context) (campaign.Repaired, error) 
 }
 
 // ReconcileNaming is Reconcile, and returns the names of the first campaigns that it changed,
-// at most most. Unless it is nil, passed is called after each page, with the number of its campaigns.
+// at most most. Unless it is nil, passed is called after each page, with the most campaigns that it had.
 func (m *Maintenance) ReconcileNaming(ctx context.Context, most int, passed func(campaigns int)) (total campaign.Repaired, named []string, err error) {
 	note := func(id string) {
 		if len(named) < most {

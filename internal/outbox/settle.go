@@ -168,6 +168,9 @@ func settleWhole(t *store.Tx, results []Result, w Worker, now int64, settled *Se
 // deleteAll deletes the rows of claims, and returns how many of each campaign it found.
 func deleteAll(t *store.Tx, claims []Claim) (map[string]int64, error) {
 	gone := make(map[string]int64, len(claims))
+	if len(claims) == 0 {
+		return gone, nil
+	}
 	if t.Dialect().OneWriter {
 		for _, held := range claims {
 			n, err := t.Exec(deleteApplied, held.CampaignID, held.First, held.Last, held.Epoch)
@@ -183,12 +186,10 @@ func deleteAll(t *store.Tx, claims []Claim) (map[string]int64, error) {
 	for _, held := range claims {
 		ids, firsts, lasts, epochs = append(ids, held.CampaignID), append(firsts, held.First), append(lasts, held.Last), append(epochs, held.Epoch)
 	}
-	err := t.Each(func(row sqldb.Row) error {
-		var id string
-		err := row.Scan(&id)
+	deleted, err := sqldb.All(t, sqldb.Column[string], deleteSeveral, ids, firsts, lasts, epochs)
+	for _, id := range deleted {
 		gone[id]++
-		return err
-	}, deleteSeveral, ids, firsts, lasts, epochs)
+	}
 	return gone, sqldb.Wrapf(err, "delete applied rows")
 }
 
@@ -213,13 +214,18 @@ func stillHeld(t *store.Tx, results []Result, w Worker) ([]*settling, error) {
 }
 
 func deleteSettled(t *store.Tx, held []*settling) error {
-	var b sqldb.Batch
+	var applied []Claim
 	for _, h := range held {
-		if done := min(h.Applied, h.Claim.Last); done >= h.Claim.First && !h.Claim.Bare {
-			b.Exec(sqldb.Into(&h.gone), deleteApplied, h.c.ID, h.Claim.First, done, h.Claim.Epoch)
+		c := h.Claim
+		if c.Last = min(h.Applied, c.Last); c.Last >= c.First && !c.Bare {
+			applied = append(applied, c)
 		}
 	}
-	return sqldb.Wrapf(t.RunAll(&b), "delete applied rows")
+	gone, err := deleteAll(t, applied)
+	for _, h := range held {
+		h.gone = gone[h.c.ID]
+	}
+	return err
 }
 
 // release ends the lease; the epoch stays.

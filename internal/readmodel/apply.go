@@ -85,8 +85,9 @@ where campaign_id = $1`
 
 // Look reads the watermarks of several campaigns, locked, ahead of applying events to them that are
 // expected to pass: Watermark then returns them without a query, and those that do not exist as at 0.
-// Only Advance and Fence create them. The campaigns are in order of id, to avoid deadlocks. It returns false, and ReadAhead is needed, where a projection is to
-// be excluded from campaigns: one that is paused, or not loaded.
+// Only Advance and Fence create them. The campaigns are in order of id, to avoid deadlocks. It returns
+// false, and ReadAhead is needed, where a projection is to be excluded from campaigns: one that is paused,
+// or not loaded.
 func (a *ApplyTx) Look(campaigns []string, loaded func(projection string) bool) (bool, error) {
 	a.looked, a.marks = true, make(map[string]Watermark, len(campaigns))
 	err := a.readMarks(campaigns, SelectWatermark+a.t.ForUpdate)

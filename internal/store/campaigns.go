@@ -72,9 +72,9 @@ func (s *Store) CampaignsInPages(ctx context.Context, f campaign.CampaignFilter)
 // enters it with an append and leaves it when all is applied. The others have the last key of all.
 const (
 	lagKey  = `applied_seq - high_water_seq`
-	Lagging = `applied_seq < high_water_seq`
-	// Waiting campaigns have rows. Their key by age is oldest_enqueued_at.
-	Waiting = `oldest_enqueued_at is not null`
+	lagging = `applied_seq < high_water_seq`
+	// waiting campaigns have rows. Their key by age is oldest_enqueued_at.
+	waiting = `oldest_enqueued_at is not null`
 	// TroubleKey is campaign.Campaign.Rank without what verifying found, which is not in the campaign's
 	// row.
 	TroubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
@@ -120,8 +120,8 @@ order by sort_key{desc}, id{desc}`)
 const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
 
 var (
-	CampaignsByLag     = byKey(lagKey, Lagging)
-	campaignsByAge     = byKey(`oldest_enqueued_at`, Waiting)
+	CampaignsByLag     = byKey(lagKey, lagging)
+	campaignsByAge     = byKey(`oldest_enqueued_at`, waiting)
 	campaignsByTrouble = sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from (
@@ -160,8 +160,8 @@ order by sort_key{desc}, id{desc}`)
 	campaignsByID = byID(``)
 
 	// The campaigns that the queries by lag, age and trouble leave out.
-	upToDate   = byID(`not (` + Lagging + `) and `)
-	withNone   = byID(`not (` + Waiting + `) and `)
+	upToDate   = byID(`not (` + lagging + `) and `)
+	withNone   = byID(`not (` + waiting + `) and `)
 	untroubled = byID(`not ` + Troubled + `
   and not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed'))
   and `)

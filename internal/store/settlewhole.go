@@ -74,12 +74,10 @@ func (t *Tx) SettleWhole(rows []*CampaignRow, owner, build string, now int64) (d
 		ids, epochs, ends, applied, spans = append(ids, c.ID), append(epochs, c.LeaseEpoch), append(ends, c.HighWater), append(applied, row.Applied), append(spans, c.span)
 	}
 	if len(ids) > 0 {
-		err = t.Each(func(row sqldb.Row) error {
-			var id string
-			err := row.Scan(&id)
+		ids, err = sqldb.All(t, sqldb.Column[string], settleSeveral, owner, now, ids, epochs, ends, applied, spans)
+		for _, id := range ids {
 			done[id] = true
-			return err
-		}, settleSeveral, owner, now, ids, epochs, ends, applied, spans)
+		}
 	}
 	var b sqldb.Batch
 	for id := range done {

@@ -20,7 +20,7 @@ order by campaign_id
 limit $1`
 
 	selectWaiting = SelectCampaigns + `
-where ` + Waiting + `
+where ` + waiting + `
   and coalesce(head_status, '') not in ('dead', 'failed')
   and paused_at is null
   and diverged = ''
