@@ -136,7 +136,7 @@ type Blocked struct {
 type CampaignFilter struct {
 	State   State        `json:"state" validate:"omitempty,state" placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
 	Sort    CampaignSort `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id" label:"Order" kong:"-"` // trouble has those that need attention first
-	Q       string       `json:"q" validate:"id" label:"Campaign" hint:"part of its id" kong:"-"`                            // part of the id; upper and lower case differ
+	Q       string       `json:"q" validate:"id" label:"Campaign" hint:"part of its id" kong:"-"`                            // part of the id; upper and lower case differ. In the order of ids those that begin with it are first. A page looks at so many campaigns and is then partial
 	Reverse bool         `json:"reverse" api:"default=false" kong:"-"`                                                       // reverse the order
 	Cursor  string       `json:"cursor" validate:"cursor" kong:"-"`                                                          // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit   int          `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,26 +52,27 @@ func Apart(t Reader, columns, limit int, query string) (all [][]string, err erro
 // no other item to another page.
 type List[T any] struct {
 	Name  string // of the order and its direction; part of a cursor
-	Query Ways
-	Args  []any // after the key and before the limit
-	Low   []any // a key below all others, with the same types
-	High  []any // a key above all others
+	Query Ways   // none where Rest has all
+	Args  []any  // after the key and before the limit
+	Low   []any  // a key below all others, with the same types
+	High  []any  // a key above all others
 	Scan  func(Row) (T, error)
 	Key   func(T) []any
 	Match func(T) bool // nil when the query selects exactly the wanted items
 	Down  bool         // the list begins at the high end
-	Rest  *Rest        // nil when the query reads all items
+	Rest  []Rest       // the items that the query does not read, since no index has them
 	// Windows is how many steps a page takes before it returns what it has, and Time how long; 0 means
 	// the default, and no limit.
 	Windows int
 	Time    time.Duration
 }
 
-// Rest are the items that the query of a list does not read, since no index has them: those whose key begins
-// with At and that come after all others. Their query has the parameters of the list's.
+// Rest are items of a list whose key is a number and a text: those that have a number, or a higher one, and a text
+// between two. They come after all that other queries read.
 type Rest struct {
-	Query Ways
-	At    int64
+	Query    Ways
+	At       int64
+	From, To string
 }
 
 // Newest is a list by a growing id, the newest first.
@@ -83,7 +85,12 @@ func Newest[T any](name string, query Ways, scan func(Row) (T, error), id func(T
 
 // Ways is a query in both directions. Its parameters are the key to start after, further
 // arguments, and a limit.
-type Ways struct{ Up, Down string }
+type Ways struct {
+	Up, Down string
+	// Edge reads the key of the last item that the query looked at, if it selects among so many at a time, and
+	// nothing if there were fewer. It has the parameters of the query.
+	Edge *Ways
+}
 
 // BothWays makes the two queries from one text, in which {>} and {>=} are the comparison with
 // the key and {desc} follows each column of the order.
@@ -92,6 +99,14 @@ func BothWays(text string) Ways {
 		Up:   strings.NewReplacer("{>}", ">", "{>=}", ">=", "{desc}", "").Replace(text),
 		Down: strings.NewReplacer("{>}", "<", "{>=}", "<=", "{desc}", " desc").Replace(text),
 	}
+}
+
+// way is the query in one direction.
+func (w *Ways) way(down bool) string {
+	if down {
+		return w.Down
+	}
+	return w.Up
 }
 
 // BeyondTexts is above every campaign id.
@@ -128,32 +143,53 @@ type Stretch[T any] struct {
 // Read reads from a place until limit items match or the scan limit is reached.
 func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 	s := Stretch[T]{Items: []T{}}
-	walks := l.walks(from)
+	down, walks := from.Back != l.Down, l.walks(from)
 	began := time.Now()
 	for left := cmp.Or(l.Windows, scanWindows); left > 0; left-- {
-		w := walks[0]
+		w := &walks[0]
 		window := scanWindow
 		if l.Match == nil {
 			window = limit + 1
 		}
-		count, err := l.window(t, &s, w.query, append(slices.Clone(w.key), append(slices.Clone(l.Args), window)...), limit)
+		args := slices.Concat(w.key, l.Args, []any{window})
+		count, err := l.window(t, &s, w.way(down), args, limit)
 		if err != nil || s.Ending == Full {
 			return s, err
 		}
-		if count < window {
-			if walks = walks[1:]; len(walks) == 0 {
-				return s, nil
+		more := count == window
+		if !more && w.Edge != nil {
+			if more, err = l.edge(t, &s, w.Edge.way(down), args); err != nil {
+				return s, err
 			}
-			left++
-			continue
 		}
-		walks[0].key = s.Looked
+		if more {
+			w.key = s.Looked
+		} else if walks = walks[1:]; len(walks) == 0 {
+			return s, nil
+		} else {
+			left++
+		}
 		if l.Time > 0 && time.Since(began) > l.Time {
 			break
 		}
 	}
-	s.Ending = Enough
+	s.Looked, s.Ending = walks[0].key, Enough
 	return s, nil
+}
+
+// edge reads the key of the last item that a step looked at, and reports whether there may be more.
+func (l *List[T]) edge(t Reader, s *Stretch[T], query string, args []any) (more bool, err error) {
+	dest := make([]any, len(l.Low))
+	for i, low := range l.Low {
+		dest[i] = reflect.New(reflect.TypeOf(low)).Interface()
+	}
+	if more, err = t.One(dest, query, args...); more {
+		s.Looked = make([]any, len(dest))
+		for i := range dest {
+			s.Looked[i] = reflect.ValueOf(dest[i]).Elem().Interface()
+		}
+	}
+	return more, err
 }
 
 // window reads one step and returns how many items it scanned.
@@ -180,32 +216,42 @@ func (l *List[T]) window(t Reader, s *Stretch[T], query string, args []any, limi
 
 // walk is one query of a list, and the key that it begins after.
 type walk struct {
-	query string
-	key   []any
+	Ways
+	key []any
 }
 
 // walks are the queries that read a list from a place on.
-func (l *List[T]) walks(from Place) []walk {
-	down := from.Back != l.Down
-	first := walk{query: l.Query.Up, key: l.Low}
-	if down {
-		first.query, first.key = l.Query.Down, l.High
+func (l *List[T]) walks(from Place) (all []walk) {
+	down, at := from.Back != l.Down, 0
+	begin := func(low, high []any) []any {
+		if down {
+			return high
+		}
+		return low
+	}
+	if high := l.High; l.Query.Up != "" {
+		if len(l.Rest) > 0 {
+			high = append([]any{l.Rest[0].At - 1}, high[1:]...)
+		}
+		all = append(all, walk{l.Query, begin(l.Low, high)})
+	}
+	for _, rest := range l.Rest {
+		if from.Key != nil && from.Key[0].(int64) >= rest.At {
+			at = len(all)
+		}
+		all = append(all, walk{rest.Query, begin([]any{rest.At, rest.From}, []any{rest.At, rest.To})})
 	}
 	if from.Key != nil {
-		first.key = from.Key
+		all[at].key = from.Key
+	} else if down {
+		at = len(all) - 1
 	}
-	switch {
-	case l.Rest == nil:
-		return []walk{first}
-	case !down && from.Key != nil && from.Key[0].(int64) >= l.Rest.At:
-		return []walk{{query: l.Rest.Query.Up, key: from.Key}}
-	case !down:
-		return []walk{first, {query: l.Rest.Query.Up, key: append([]any{l.Rest.At}, l.Low[1:]...)}}
-	case from.Key != nil && from.Key[0].(int64) < l.Rest.At:
-		return []walk{first}
+	if down {
+		all = all[:at+1]
+		slices.Reverse(all)
+		return all
 	}
-	rest := walk{query: l.Rest.Query.Down, key: first.key}
-	return []walk{rest, {query: l.Query.Down, key: append([]any{l.Rest.At}, l.Low[1:]...)}}
+	return all[at:]
 }
 
 // Page reads the page at a cursor, with the asked number of items; see At and PageLimit. Its

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -96,87 +98,137 @@ const (
 	unverifiedUnit   = 10_000 * outdatedUnit
 )
 
-// byKey is the query of the campaigns in the index of a key, sorted by it. The keys are sorted first and
-// the rows fetched afterwards, so that the sort carries two columns instead of all.
-func byKey(key, indexed string) sqldb.Ways {
-	return sqldb.BothWays(`
+// among is the query of the campaigns that a condition selects among the ids and sort keys of others, those in
+// an index or all. However few it selects, it looks at no more than a step of them at a time.
+func among(ids, step, condition string) sqldb.Ways {
+	looked := `
+from (` + ids + `
+    limit ` + step + `
+) as looked`
+	ways := sqldb.BothWays(`
 select ` + CampaignColumns + foundColumn + `
 from (
-  select campaign_id as id, ` + key + ` as sort_key
-  from campaigns
-  where ` + indexed + `
-    and ` + key + ` {>=} $1
-    and (` + key + `, campaign_id) {>} ($1, $2)
-    and ` + idHasPart + `
-  order by ` + key + `{desc}, campaign_id{desc}
-  limit $4
-) as page
-join campaigns on campaign_id = id
-order by sort_key{desc}, id{desc}`)
-}
-
-// idHasPart matches a substring of an id by removing it and comparing. Both databases support
-// this, and it needs no escaping.
-const idHasPart = `($3 = '' or replace(campaign_id, $3, '') <> campaign_id)`
-
-var (
-	CampaignsByLag     = byKey(lagKey, lagging)
-	campaignsByAge     = byKey(`oldest_enqueued_at`, waiting)
-	campaignsByTrouble = sqldb.BothWays(`
-select ` + CampaignColumns + foundColumn + `
-from (
-  select id, sort_key
-  from (
-    select id, sort_key
-    from (
-      select campaign_id as id, ` + TroubleKey + ` as sort_key
-      from campaigns
-      where ` + Troubled + `
-        and ` + TroubleKey + ` {>=} $1
-        and (` + TroubleKey + `, campaign_id) {>} ($1, $2)
-        and (` + TroubleKey + ` < 4 or not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed')))
-        and ` + idHasPart + `
-      order by ` + TroubleKey + `{desc}, campaign_id{desc}
-      limit $4
-    ) as ranked
-    union all
-    select id, sort_key
-    from (
-      select distinct campaign_id as id, 3 as sort_key
-      from verifications v
-      where v.verdict in ('drift', 'failed')
-        and (cast(3 as bigint), v.campaign_id) {>} ($1, $2)
-        and ($3 = '' or replace(v.campaign_id, $3, '') <> v.campaign_id)
-        and exists (select 1 from campaigns c where c.campaign_id = v.campaign_id and ` + TroubleKey + ` >= 4)
-      order by campaign_id{desc}
-      limit $4
-    ) as found
-  ) as either
+  select id, sort_key` + looked + `
+  where ` + condition + `
   order by sort_key{desc}, id{desc}
   limit $4
 ) as page
 join campaigns on campaign_id = id
 order by sort_key{desc}, id{desc}`)
-	campaignsByID = byID(``)
+	ways.Edge = new(sqldb.BothWays(`
+select sort_key, id` + looked + `
+where cast($1 as bigint) is not null
+  and cast($3 as text) is not null
+  and cast($4 as bigint) is not null
+order by sort_key{desc}, id{desc}
+limit 1 offset ` + step + ` - 1`))
+	return ways
+}
 
-	// The campaigns that the queries by lag, age and trouble leave out.
-	upToDate   = byID(`not (` + lagging + `) and `)
-	withNone   = byID(`not (` + waiting + `) and `)
-	untroubled = byID(`not ` + Troubled + `
-  and not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed'))
-  and `)
+// Steps take some milliseconds each. Those in an index fetch rows in another order.
+const (
+	stepByID    = `3000`
+	stepInIndex = `2000`
 )
 
-// byID is the query of the campaigns that a condition selects, sorted by id.
-func byID(condition string) sqldb.Ways {
-	return sqldb.BothWays(`
-select ` + CampaignColumns + foundColumn + `
-from campaigns
-where campaign_id {>} $2
-  and cast($1 as bigint) is not null
-  and ` + condition + idHasPart + `
-order by campaign_id{desc}
-limit $4`)
+// byKey are the ids of the campaigns in the index of a key.
+func byKey(key, indexed string) string {
+	return `
+    select campaign_id as id, ` + key + ` as sort_key
+    from campaigns
+    where ` + indexed + `
+      and ` + key + ` {>=} $1
+      and (` + key + `, campaign_id) {>} ($1, $2)
+    order by ` + key + `{desc}, campaign_id{desc}`
+}
+
+// idHasPart matches a substring of an id by removing it and comparing. Both databases support this, and it needs
+// no escaping.
+const idHasPart = `($3 = '' or replace(id, $3, '') <> id)`
+
+// few is the limit of queries that are read whole for those in an index.
+const few = `case when $3 = '' then cast($4 as bigint) else ` + stepInIndex + ` end`
+
+var (
+	CampaignsByLag     = among(byKey(lagKey, lagging), stepInIndex, idHasPart)
+	campaignsByAge     = among(byKey(`oldest_enqueued_at`, waiting), stepInIndex, idHasPart)
+	campaignsByTrouble = among(`
+    select id, sort_key
+    from (
+      select id, sort_key
+      from (`+byKey(TroubleKey, Troubled+`
+      and (`+TroubleKey+` < 4 or not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed')))`)+`
+        limit `+few+`
+      ) as ranked
+      union all
+      select id, sort_key
+      from (
+        select distinct campaign_id as id, 3 as sort_key
+        from verifications v
+        where v.verdict in ('drift', 'failed')
+          and (cast(3 as bigint), v.campaign_id) {>} ($1, $2)
+          and exists (select 1 from campaigns c where c.campaign_id = v.campaign_id and `+TroubleKey+` >= 4)
+        order by campaign_id{desc}
+        limit `+few+`
+      ) as found
+    ) as either
+    order by sort_key{desc}, id{desc}`, stepInIndex, idHasPart)
+)
+
+// byID are the ids of the campaigns that a condition selects, all with the first part of the key.
+func byID(condition string) string {
+	return `
+    select campaign_id as id, cast($1 as bigint) as sort_key, applied_seq, high_water_seq, oldest_enqueued_at, diverged
+    from campaigns
+    where campaign_id {>} $2
+      and ` + condition + `
+    order by campaign_id{desc}`
+}
+
+// inOrderOfID reads the campaigns that a condition selects by id. In a search those whose id begins with the text
+// are first, which the index finds, at a number of their own.
+func inOrderOfID(condition string, at int64) func(q string) []sqldb.Rest {
+	part := func(ids string) sqldb.Ways { return among(byID(ids), stepByID, condition+` and `+idHasPart) }
+	all, others := part(`true`), part(`not (campaign_id >= $3 and campaign_id < $3 || '`+beyond+`')`)
+	// Each way begins at one end of those that begin with the text, and ends at the other.
+	up, down := part(`campaign_id < $3 || '`+beyond+`' and $3 <= campaign_id || ''`), part(`campaign_id >= $3`)
+	begin := sqldb.Ways{Up: up.Up, Down: down.Down, Edge: &sqldb.Ways{Up: up.Edge.Up, Down: down.Edge.Down}}
+	return func(q string) []sqldb.Rest {
+		if q == "" {
+			return []sqldb.Rest{{Query: all, At: at, To: sqldb.BeyondTexts}}
+		}
+		return []sqldb.Rest{{Query: begin, At: at, From: before(q), To: q + beyond}, {Query: others, At: at + 1, To: sqldb.BeyondTexts}}
+	}
+}
+
+const beyond = "\U0010FFFF"
+
+func begins(id, q string) bool { return id >= q && id < q+beyond }
+
+// before is a text before which no id is that begins with q, and after which hardly any other is before them.
+func before(q string) string {
+	last, size := utf8.DecodeLastRuneInString(q)
+	if last--; !utf8.ValidRune(last) {
+		last = 0xD7FF
+	}
+	return q[:len(q)-size] + string(max(last, 1)) + beyond
+}
+
+// campaignOrder is an order of campaigns: those in an index, and then, by id, those that it leaves out.
+type campaignOrder struct {
+	index  sqldb.Ways                    // none by id
+	number func(campaign.Campaign) int64 // of those in the index
+	at     int64                         // the number of the others
+	others func(q string) []sqldb.Rest
+}
+
+var campaignOrders = map[campaign.CampaignSort]campaignOrder{
+	campaign.SortID: {others: inOrderOfID(`true`, 0)},
+	campaign.SortLag: {CampaignsByLag, func(c campaign.Campaign) int64 { return min(c.AppliedSeq-c.HighWaterSeq, 0) }, 0,
+		inOrderOfID(`not (`+lagging+`)`, 0)},
+	campaign.SortAge: {campaignsByAge, ageOf, sqldb.FarFuture, inOrderOfID(`not (`+waiting+`)`, sqldb.FarFuture)},
+	campaign.SortTrouble: {campaignsByTrouble, campaign.Campaign.Rank, restRank,
+		inOrderOfID(`not `+Troubled+` and not exists (select 1 from verifications v where v.campaign_id = id and v.verdict in ('drift', 'failed'))`, restRank)},
 }
 
 // ScanFound reads a campaign and its foundColumn.
@@ -187,9 +239,12 @@ func ScanFound(row sqldb.Row) (c *CampaignRow, found int64, err error) {
 }
 
 func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
-	l := &sqldb.List[campaign.Campaign]{
-		Name: string(f.Sort), Query: campaignsByID, Args: []any{f.Q}, Down: f.Reverse, Match: campaignsBy.Match(f, "q"),
-		Low: []any{int64(0), ""}, High: []any{int64(0), sqldb.BeyondTexts},
+	sort := cmp.Or(f.Sort, campaign.SortID)
+	order := campaignOrders[sort]
+	return &sqldb.List[campaign.Campaign]{
+		Name: string(sort) + sqldb.Towards(f.Reverse), Args: []any{f.Q}, Down: f.Reverse, Match: campaignsBy.Match(f, "q"),
+		Low: []any{int64(sqldb.FarPast), ""}, High: []any{int64(math.MaxInt64), sqldb.BeyondTexts},
+		Query: order.index, Rest: order.others(f.Q),
 		Scan: func(rows sqldb.Row) (campaign.Campaign, error) {
 			c, found, err := ScanFound(rows)
 			view := c.View()
@@ -197,27 +252,17 @@ func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 			view.OutdatedDrift, view.OutdatedFailed = found%unverifiedUnit/outdatedUnit, found/unverifiedUnit
 			return view, err
 		},
+		Key: func(c campaign.Campaign) []any {
+			number := order.at
+			if order.number != nil {
+				number = order.number(c)
+			}
+			if number == order.at && f.Q != "" && !begins(c.CampaignID, f.Q) {
+				number++
+			}
+			return []any{number, c.CampaignID}
+		},
 	}
-	number := func(campaign.Campaign) int64 { return 0 }
-	switch f.Sort {
-	case campaign.SortLag:
-		l.Query, l.Rest = CampaignsByLag, &sqldb.Rest{Query: upToDate}
-		number = func(c campaign.Campaign) int64 { return min(c.AppliedSeq-c.HighWaterSeq, 0) }
-	case campaign.SortAge:
-		l.Query, l.Rest = campaignsByAge, &sqldb.Rest{Query: withNone, At: sqldb.FarFuture}
-		number = ageOf
-	case campaign.SortTrouble:
-		l.Query, l.Rest = campaignsByTrouble, &sqldb.Rest{Query: untroubled, At: restRank}
-		number = campaign.Campaign.Rank
-	default:
-		l.Name = string(campaign.SortID)
-	}
-	if l.Name != string(campaign.SortID) {
-		l.Low[0], l.High[0] = int64(sqldb.FarPast), int64(sqldb.FarFuture)
-	}
-	l.Key = func(c campaign.Campaign) []any { return []any{number(c), c.CampaignID} }
-	l.Name += sqldb.Towards(l.Down)
-	return l
 }
 
 // ageOf is a campaign's key when sorted by age.

@@ -109,6 +109,26 @@ select 'c-' || substr(cast(100000 + i as text), 2), 1, 1, case when ` + match + 
 	})
 }
 
+func TestCampaigns_searchLooksAtSoManyAndSaysSo(t *testing.T) {
+	f := own(t)
+	f.Exec(`insert into campaigns (campaign_id, high_water_seq, applied_seq, oldest_enqueued_at, created_at, updated_at)
+with recursive n(i) as (values (1) union all select i + 1 from n where i < 20050)
+select 'c-' || substr(cast(100000 + i as text), 2), 2, case when i % 2 = 0 then 1 else 2 end, case when i % 2 = 0 then 1 end, 1, 1 from n`)
+	all := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns order by applied_seq, campaign_id`)
+	for _, sort := range []campaign.CampaignSort{campaign.SortID, campaign.SortTrouble} {
+		want := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !strings.Contains(id, "9999") })
+		if sort == campaign.SortID {
+			slices.Sort(want)
+		}
+		filter := campaign.CampaignFilter{Sort: sort, Q: "9999"}
+		page := f.campaignPager(filter)
+		must.Hold(t, page("").Partial, "a page of %+v looked at all", filter)
+		filter.Reverse = true
+		mustList(t, string(sort), want, page, f.campaignPager(filter))
+	}
+	must.Equal(t, ids(must.Get(f.Campaigns(f.Ctx, campaign.CampaignFilter{Q: "c-2005"})).Or(t).Items), []string{"c-20050"}, "at once, by the index")
+}
+
 func TestBlocked_worstFirst(t *testing.T) {
 	f := own(t, storetest.MaxAttempts(2))
 	f.Dies("old-few", 2)

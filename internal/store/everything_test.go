@@ -409,7 +409,9 @@ func (f *fixture) useLists() {
 			f.must(f.Search.Events(f.Ctx, events))
 		}
 		for _, sort := range []campaign.CampaignSort{campaign.SortTrouble, campaign.SortID, campaign.SortLag, campaign.SortAge} {
-			f.must(f.Campaigns(f.Ctx, campaign.CampaignFilter{Sort: sort, Reverse: reverse, Q: "a", Limit: 1}))
+			for _, q := range []string{"", "a"} {
+				f.must(f.Campaigns(f.Ctx, campaign.CampaignFilter{Sort: sort, Reverse: reverse, Q: q, Limit: 1}))
+			}
 		}
 		for _, failures := range []campaign.FailureFilter{{}, {Status: campaign.FailureOpen}, {CampaignID: "dead"}} {
 			failures.Limit, failures.Cursor = 1, map[bool]string{true: base64.RawURLEncoding.EncodeToString([]byte("<failures"))}[reverse]

@@ -113,6 +113,26 @@ func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
 	})
 }
 
+// What was read before an action would show an operator that it had no effect.
+func TestSnapshot_othersGetTheLastWhileItIsTakenUnlessForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c store.Snapshot[int]
+		get := func(taken int, wait <-chan time.Time) int {
+			return must.Get(c.Get(t.Context(), func() (int, error) { <-wait; return taken, nil })).Or(t)
+		}
+		get(1, time.After(time.Second))
+		<-time.After(10 * time.Second)
+		slow := make(chan time.Time)
+		must.Equal(t, get(2, slow), 1, "what takes long")
+		synctest.Wait()
+		must.Equal(t, get(3, nil), 1, "while another reads")
+		c.Forget()
+		go close(slow)
+		must.Equal(t, get(3, time.After(0)), 3, "after an action")
+	})
+}
+
 func (f *fixture) only() campaign.InstanceState {
 	all := f.FreshInstances()
 	must.Need(f.TB, len(all) == 1, "instances are %+v, want one", all)

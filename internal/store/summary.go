@@ -24,38 +24,70 @@ const snapshotAge = time.Second
 const (
 	snapshotRest   = 20
 	snapshotOldest = 10 * time.Second
+	snapshotSlow   = 200 * time.Millisecond
 )
 
 // Snapshot caches an expensive read for all callers for snapshotAge, or longer when reading
 // takes long. The zero value is ready for use.
 type Snapshot[T any] struct {
 	stale atomic.Bool // forgotten since the last read began
-	mu    sync.Mutex
-	value T
-	err   error
-	until time.Time // when the next one is due
+	mu    sync.Mutex  // held while reading
+	last  atomic.Pointer[snapshot[T]]
+}
+
+type snapshot[T any] struct {
+	value  T
+	err    error
+	due    time.Time // when the next one is read
+	spared time.Time // until when others need not wait for that
+	slow   bool      // none need
 }
 
 // Get returns the cached value, or calls take when that is too old. Callers share the value and
-// must not change what it points to. Other callers wait for take, so it must not use the
+// must not change what it points to. As long as nobody forgot it and it is not much too old, they get it while
+// one of them calls take, and at once where that takes long. Otherwise they wait for take, so it must not use the
 // context of the one that happened to call it. An error is shared likewise: otherwise the
 // callers would each wait for an unreachable database, one after the other.
 func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	began := time.Now()
-	kept := !c.stale.Swap(false) && began.Before(c.until)
-	database.CostOf(ctx).Snapshot(kept)
-	if !kept {
-		c.value, c.err = take()
-		done := time.Now()
-		rest := min(snapshotRest*done.Sub(began), snapshotOldest)
-		if c.err != nil {
-			rest = 0
-		}
-		c.until = done.Add(max(snapshotAge, rest))
+	stale := c.stale.Load() // before what was forgotten
+	last, now := c.last.Load(), time.Now()
+	if stale || last == nil || now.After(last.spared) {
+		c.mu.Lock()
+	} else if now.Before(last.due) || !c.mu.TryLock() {
+		database.CostOf(ctx).Snapshot(true)
+		return last.value, last.err
+	} else if last.slow {
+		go c.read(context.Background(), take)
+		return last.value, last.err
 	}
-	return c.value, c.err
+	last = c.read(ctx, take)
+	return last.value, last.err
+}
+
+// read is the last value, or a new one if that is too old. It unlocks what its caller locked.
+func (c *Snapshot[T]) read(ctx context.Context, take func() (T, error)) *snapshot[T] {
+	defer c.mu.Unlock()
+	if c.stale.Load() {
+		c.last.Store(nil)
+		c.stale.Store(false)
+	}
+	last, began := c.last.Load(), time.Now()
+	kept := last != nil && began.Before(last.due)
+	database.CostOf(ctx).Snapshot(kept)
+	if kept {
+		return last
+	}
+	last = new(snapshot[T])
+	last.value, last.err = take()
+	took := time.Since(began)
+	rest := min(snapshotRest*took, snapshotOldest)
+	if last.err != nil {
+		rest = 0
+	}
+	last.due = began.Add(took + max(snapshotAge, rest))
+	last.spared, last.slow = last.due.Add(rest), took > snapshotSlow
+	c.last.Store(last)
+	return last
 }
 
 // Forget invalidates the cached value, and one that is being read. It never blocks.
