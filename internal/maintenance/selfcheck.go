@@ -20,7 +20,7 @@ const recountLimit = 50_000
 // Round is the progress of a self-check. The zero value begins a round.
 type Round struct {
 	Campaign string // compared last; empty at the end of a round
-	lag      int64  // of the last lagging campaign checked
+	oldest   int64  // the append time of the next event of the last lagging campaign checked
 	lagging  string // its id; empty at the end
 	rested   time.Time
 }
@@ -68,7 +68,7 @@ func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]outbox.Fou
 		return nil, nil
 	}
 	if at.lagging == "" {
-		at.lag = sqldb.FarPast
+		at.oldest = sqldb.FarPast
 	}
 	var amiss []*store.CampaignRow
 	seen := 0
@@ -78,12 +78,12 @@ func (m *Maintenance) checkLagging(ctx context.Context, at *Round) ([]outbox.Fou
 			if err != nil {
 				return err
 			}
-			at.lag, at.lagging, seen = c.Applied-c.HighWater, c.ID, seen+1
+			at.oldest, at.lagging, seen = c.Oldest.Int64, c.ID, seen+1
 			if m.amiss(c) {
 				amiss = append(amiss, c)
 			}
 			return nil
-		}, store.CampaignsByLag.Up, at.lag, at.lagging, "", laggingChecked)
+		}, store.CampaignsByAge.Up, at.oldest, at.lagging, "", laggingChecked)
 	})
 	if err != nil {
 		return nil, err

@@ -235,11 +235,15 @@ func (l *List[T]) walks(from Place) (all []walk) {
 		}
 		all = append(all, walk{l.Query, begin(l.Low, high)})
 	}
-	for _, rest := range l.Rest {
+	for i, rest := range l.Rest {
+		last := l.High[0]
+		if i+1 < len(l.Rest) {
+			last = l.Rest[i+1].At - 1
+		}
 		if from.Key != nil && from.Key[0].(int64) >= rest.At {
 			at = len(all)
 		}
-		all = append(all, walk{rest.Query, begin([]any{rest.At, rest.From}, []any{rest.At, rest.To})})
+		all = append(all, walk{rest.Query, begin([]any{rest.At, rest.From}, []any{last, rest.To})})
 	}
 	if from.Key != nil {
 		all[at].key = from.Key

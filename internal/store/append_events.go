@@ -38,7 +38,8 @@ type appendTarget struct {
 	before int64 // high-water seq when the call began
 }
 
-// open locks the campaigns of all calls and creates the new ones. Where inserts are batched it
+// open locks the campaigns of all calls. Where others may create the same ones, it creates those that are new;
+// elsewhere save does, with all that is to be said of them. Where inserts are batched it
 // also looks up which events already exist.
 func (a *appending) open(calls []*appendCall) error {
 	if err := a.lockKeys(calls); err != nil {
@@ -86,7 +87,7 @@ func (a *appending) lookUp(calls []*appendCall) error {
 }
 
 // openCampaigns reads campaign rows, locked for update in this transaction, and creates the
-// missing ones.
+// missing ones, on a database of one writer only in memory.
 func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, error) {
 	rows, err := t.Campaigns(ids)
 	if err != nil {
@@ -95,7 +96,11 @@ func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, er
 	var missing sqldb.Batch
 	var made []string
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) { // sorted, to avoid deadlocks
-		if rows[id] == nil {
+		switch {
+		case rows[id] != nil:
+		case t.Dialect().OneWriter:
+			rows[id] = &CampaignRow{ID: id}
+		default:
 			made = append(made, id)
 			missing.Exec(nil, insertCampaign, id, now)
 		}
@@ -394,7 +399,7 @@ func (a *appending) save(target *appendTarget) {
 	c := target.row
 	added := c.HighWater - target.stored
 	if added == 0 {
-		if c.HighWater == 0 && c.Diverged == "" {
+		if c.HighWater == 0 && c.Diverged == "" && c.CreatedAt != 0 {
 			a.queue.Exec(nil, deleteEmptyCampaign, c.ID)
 		}
 		return
@@ -416,5 +421,5 @@ func (a *appending) save(target *appendTarget) {
 			c.Schedule(a.now)
 		}
 	}
-	c.SaveInto(&a.queue, a.now)
+	c.saveAppendedInto(&a.queue, a.now)
 }

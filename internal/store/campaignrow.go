@@ -156,6 +156,26 @@ func (c *CampaignRow) SaveClaimInto(b *sqldb.Batch, now int64) {
 	b.Exec(nil, updateClaimed, c.ID, c.HeadStatus, c.Due, c.Counts.Pending, c.Counts.Processing, c.Counts.Failed, c.LeaseOwner, c.LeaseEpoch, c.LeaseExpiry, now)
 }
 
+const (
+	updateAppended = `
+update campaigns
+set high_water_seq = $2, chain_hash = $3, head_seq = $4, head_status = $5, head_next_attempt_at = $6, oldest_enqueued_at = $7, due_at = $8, pending = $9, updated_at = $10
+where campaign_id = $1`
+
+	insertAppended = `
+insert into campaigns (campaign_id, high_water_seq, chain_hash, head_seq, head_status, head_next_attempt_at, oldest_enqueued_at, due_at, pending, created_at, updated_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)`
+)
+
+// saveAppendedInto is SaveInto for a row of which only an append changed something, or that it begins.
+func (c *CampaignRow) saveAppendedInto(b *sqldb.Batch, now int64) {
+	query := updateAppended
+	if c.CreatedAt == 0 {
+		query = insertAppended
+	}
+	b.Exec(nil, query, c.ID, c.HighWater, c.ChainHash, c.Head, c.HeadStatus, c.HeadNext, c.Oldest, c.Due, c.Counts.Pending, now)
+}
+
 func (c *CampaignRow) values(now int64) []any {
 	c.UpdatedAt = now
 	return []any{c.ID, c.HighWater, c.ChainHash, c.Applied, c.Head, c.HeadStatus, c.HeadNext,

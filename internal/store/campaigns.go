@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -70,18 +71,18 @@ func (s *Store) CampaignsInPages(ctx context.Context, f campaign.CampaignFilter)
 	return sqldb.InPages(ctx, s.journal.DB, campaignList(f), f.Cursor)
 }
 
-// The sort keys, and which campaigns the index over each has: those that are behind, so that a campaign
-// enters it with an append and leaves it when all is applied. The others have the last key of all.
+// The sort keys, and which campaigns the index over each has, so that an append to a campaign that is up to date
+// enters one of them.
 const (
-	lagKey  = `applied_seq - high_water_seq`
-	lagging = `applied_seq < high_water_seq`
-	// waiting campaigns have rows. Their key by age is oldest_enqueued_at.
+	lagKey     = `applied_seq - high_water_seq`
+	farLagging = `applied_seq < high_water_seq - 1`
+	// waiting campaigns have events to be applied. Their key is oldest_enqueued_at.
 	waiting = `oldest_enqueued_at is not null`
 	// TroubleKey is campaign.Campaign.Rank without what verifying found, which is not in the campaign's
 	// row.
-	TroubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 when oldest_enqueued_at is not null then 4 else 5 end as bigint)`
-	Troubled   = `(oldest_enqueued_at is not null or diverged <> '')`
-	restRank   = 5
+	TroubleKey = `cast(case when head_status = 'dead' then 0 when head_status = 'failed' then 1 when diverged <> '' then 2 else 4 end as bigint)`
+	Troubled   = `(head_status in ('dead', 'failed') or diverged <> '')`
+	untroubled = TroubleKey + ` >= 4 and not exists (select 1 from verifications v where v.campaign_id = id and v.verdict in ('drift', 'failed'))`
 )
 
 // foundColumn is the number of drifted projections of a campaign, plus unverifiableUnit times the
@@ -134,7 +135,7 @@ const (
 // byKey are the ids of the campaigns in the index of a key.
 func byKey(key, indexed string) string {
 	return `
-    select campaign_id as id, ` + key + ` as sort_key
+    select campaign_id as id, ` + key + ` as sort_key, applied_seq, high_water_seq, head_status, diverged
     from campaigns
     where ` + indexed + `
       and ` + key + ` {>=} $1
@@ -150,14 +151,12 @@ const idHasPart = `($3 = '' or replace(id, $3, '') <> id)`
 const few = `case when $3 = '' then cast($4 as bigint) else ` + stepInIndex + ` end`
 
 var (
-	CampaignsByLag     = among(byKey(lagKey, lagging), stepInIndex, idHasPart)
-	campaignsByAge     = among(byKey(`oldest_enqueued_at`, waiting), stepInIndex, idHasPart)
+	campaignsByLag     = among(byKey(lagKey, farLagging), stepInIndex, idHasPart)
 	campaignsByTrouble = among(`
     select id, sort_key
     from (
       select id, sort_key
-      from (`+byKey(TroubleKey, Troubled+`
-      and (`+TroubleKey+` < 4 or not exists (select 1 from verifications v where v.campaign_id = campaigns.campaign_id and v.verdict in ('drift', 'failed')))`)+`
+      from (`+byKey(TroubleKey, Troubled)+`
         limit `+few+`
       ) as ranked
       union all
@@ -173,12 +172,18 @@ var (
       ) as found
     ) as either
     order by sort_key{desc}, id{desc}`, stepInIndex, idHasPart)
+	CampaignsByAge = inOrderOfAge(`true`)
 )
+
+// inOrderOfAge reads the waiting campaigns that a condition selects, the one that waits longest first.
+func inOrderOfAge(condition string) sqldb.Ways {
+	return among(byKey(`oldest_enqueued_at`, waiting), stepInIndex, condition+` and `+idHasPart)
+}
 
 // byID are the ids of the campaigns that a condition selects, all with the first part of the key.
 func byID(condition string) string {
 	return `
-    select campaign_id as id, cast($1 as bigint) as sort_key, applied_seq, high_water_seq, oldest_enqueued_at, diverged
+    select campaign_id as id, cast($1 as bigint) as sort_key, applied_seq, high_water_seq, oldest_enqueued_at, head_status, diverged
     from campaigns
     where campaign_id {>} $2
       and ` + condition + `
@@ -214,21 +219,31 @@ func before(q string) string {
 	return q[:len(q)-size] + string(max(last, 1)) + beyond
 }
 
-// campaignOrder is an order of campaigns: those in an index, and then, by id, those that it leaves out.
+// campaignOrder is an order of campaigns: the first, those that wait, and the others by id.
 type campaignOrder struct {
-	index  sqldb.Ways                    // none by id
-	number func(campaign.Campaign) int64 // of those in the index
-	at     int64                         // the number of the others
+	first  sqldb.Ways                            // none if all wait, or are others
+	number func(campaign.Campaign) (int64, bool) // of the first
+	waits  []sqldb.Rest                          // by age; none if others have them
+	at     int64                                 // the number of the others
 	others func(q string) []sqldb.Rest
 }
 
 var campaignOrders = map[campaign.CampaignSort]campaignOrder{
-	campaign.SortID: {others: inOrderOfID(`true`, 0)},
-	campaign.SortLag: {CampaignsByLag, func(c campaign.Campaign) int64 { return min(c.AppliedSeq-c.HighWaterSeq, 0) }, 0,
-		inOrderOfID(`not (`+lagging+`)`, 0)},
-	campaign.SortAge: {campaignsByAge, ageOf, sqldb.FarFuture, inOrderOfID(`not (`+waiting+`)`, sqldb.FarFuture)},
-	campaign.SortTrouble: {campaignsByTrouble, campaign.Campaign.Rank, restRank,
-		inOrderOfID(`not `+Troubled+` and not exists (select 1 from verifications v where v.campaign_id = id and v.verdict in ('drift', 'failed'))`, restRank)},
+	campaign.SortID:  {others: inOrderOfID(`true`, 0)},
+	campaign.SortAge: {waits: []sqldb.Rest{{Query: CampaignsByAge, To: sqldb.BeyondTexts}}, at: sqldb.FarFuture, others: inOrderOfID(`not (`+waiting+`)`, sqldb.FarFuture)},
+	campaign.SortLag: {
+		campaignsByLag, func(c campaign.Campaign) (int64, bool) {
+			lag := c.HighWaterSeq - c.AppliedSeq
+			return -lag, lag > 1
+		},
+		[]sqldb.Rest{{Query: inOrderOfAge(`not (` + farLagging + `)`), To: sqldb.BeyondTexts}},
+		sqldb.FarFuture, inOrderOfID(`not (`+farLagging+` or `+waiting+`)`, sqldb.FarFuture),
+	},
+	campaign.SortTrouble: {
+		campaignsByTrouble, func(c campaign.Campaign) (int64, bool) { return c.Rank(), c.Rank() < campaign.RankLagging },
+		[]sqldb.Rest{{Query: inOrderOfAge(untroubled), At: campaign.RankLagging, To: sqldb.BeyondTexts}},
+		sqldb.FarFuture, inOrderOfID(`not (`+waiting+`) and `+untroubled, sqldb.FarFuture),
+	},
 }
 
 // ScanFound reads a campaign and its foundColumn.
@@ -244,7 +259,7 @@ func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 	return &sqldb.List[campaign.Campaign]{
 		Name: string(sort) + sqldb.Towards(f.Reverse), Args: []any{f.Q}, Down: f.Reverse, Match: campaignsBy.Match(f, "q"),
 		Low: []any{int64(sqldb.FarPast), ""}, High: []any{int64(math.MaxInt64), sqldb.BeyondTexts},
-		Query: order.index, Rest: order.others(f.Q),
+		Query: order.first, Rest: slices.Concat(order.waits, order.others(f.Q)),
 		Scan: func(rows sqldb.Row) (campaign.Campaign, error) {
 			c, found, err := ScanFound(rows)
 			view := c.View()
@@ -253,24 +268,20 @@ func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 			return view, err
 		},
 		Key: func(c campaign.Campaign) []any {
-			number := order.at
 			if order.number != nil {
-				number = order.number(c)
+				if number, first := order.number(c); first {
+					return []any{number, c.CampaignID}
+				}
 			}
-			if number == order.at && f.Q != "" && !begins(c.CampaignID, f.Q) {
-				number++
+			switch {
+			case order.waits != nil && !c.OldestEnqueuedAt.IsZero():
+				return []any{c.OldestEnqueuedAt.UnixMicro(), c.CampaignID}
+			case f.Q != "" && !begins(c.CampaignID, f.Q):
+				return []any{order.at + 1, c.CampaignID}
 			}
-			return []any{number, c.CampaignID}
+			return []any{order.at, c.CampaignID}
 		},
 	}
-}
-
-// ageOf is a campaign's key when sorted by age.
-func ageOf(c campaign.Campaign) int64 {
-	if c.OldestEnqueuedAt.IsZero() {
-		return sqldb.FarFuture
-	}
-	return c.OldestEnqueuedAt.UnixMicro()
 }
 
 // campaignsBy selects campaigns. Their states are those of Campaign.In, and their lists select by a part of

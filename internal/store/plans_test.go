@@ -51,7 +51,7 @@ var sqliteScans = []scan{
 	{"SCAN o USING INDEX operations_open", "g.status = 'running'", "operations that run or that nobody has acknowledged yet"},
 	{"SCAN o USING INDEX outbox_", "limit $3", "dead or failed rows alone, in the order of a bulk requeue, up to its limit"},
 	{"SCAN campaigns USING INDEX campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
-	{"SCAN campaigns USING INDEX campaigns_by_trouble", "sum(pending)", "those that are behind, once per shared snapshot"},
+	{"SCAN campaigns USING INDEX campaigns_by_trouble", "sum(pending)", "those that diverged, once per shared snapshot"},
 	{"SCAN campaigns", "sum(skips)", "the totals, once per shared snapshot, and less often where there are many"},
 	{"SCAN campaigns", "order by lease_expires_at", "who holds what, once per shared snapshot"},
 	{"SCAN campaigns", "select applied_span", "what a killed process did last, until another start notices it"},
@@ -193,7 +193,8 @@ var postgresScans = []scan{
 	{"scan by campaigns_in_trouble", "from campaigns", "campaigns with failed or dead rows, or diverged"},
 	{"scan by campaigns_by_age", "coalesce(head_status, '') not in", "those that wait longest, up to the limit"},
 	{"scan by campaigns_due", "min(due_at)", "its first entry"},
-	{"scan by campaigns_by_trouble", "sum(pending)", "those that are behind, once per shared snapshot"},
+	{"scan by campaigns_by_age", "sum(pending)", "those that are behind, once per shared snapshot"},
+	{"scan by campaigns_by_trouble", "from campaigns", "campaigns whose head failed or is dead, or that diverged"},
 	{"seq scan of campaigns", "sum(skips)", "the totals, once per shared snapshot, and less often where there are many"},
 	{"seq scan of campaigns", "substr(lease_owner, 1", "what a run holds, once when it is ended by others"},
 	{"scan by campaigns_pkey", "substr(lease_owner, 1", "likewise"},
@@ -347,8 +348,8 @@ var pages = []struct {
 	query string // a part of the statement's text
 	args  string
 }{
-	{"oldest_enqueued_at >= $1", `5000, 'x-5000', '', 51`},
-	{"oldest_enqueued_at <= $1", `5000, 'x-5000', '', 51`},
+	{"oldest_enqueued_at, campaign_id\n    limit 2000\n) as looked\n  where true and", `5000, 'x-5000', '', 51`},
+	{"oldest_enqueued_at desc, campaign_id desc\n    limit 2000\n) as looked\n  where true and", `5000, 'x-5000', '', 51`},
 	{"campaign_id > $2\n      and true\n    order by campaign_id\n    limit 3000\n) as looked\n  where true and", `0, 'x-3', '', 51`},
 	{"campaign_id < $2\n      and true\n    order by campaign_id desc\n    limit 3000\n) as looked\n  where true and", `0, 'x-3', '', 51`},
 	{"(o.campaign_id, o.seq) > ($1, $2)\n  order by", `'x-3', 1, 51`},

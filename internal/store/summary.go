@@ -111,7 +111,7 @@ type totals struct{ campaigns, events, skips, held int64 }
 
 const selectTotals = `
 select count(*), coalesce(sum(high_water_seq), 0), coalesce(sum(skips), 0),
-  count(*) filter (where lease_owner <> '' and lease_expires_at > $1 and not ` + Troubled + `)
+  count(*) filter (where lease_owner <> '' and lease_expires_at > $1 and oldest_enqueued_at is null and diverged = '')
 from campaigns`
 
 // totalsKept is from how many campaigns on totals are kept, until totalsRest times the time has passed that
@@ -160,8 +160,11 @@ select coalesce(sum(pending), 0), coalesce(sum(processing), 0), coalesce(sum(fai
   min(oldest_enqueued_at) filter (where ` + retryable + served + `),
   min(coalesce(due_at, oldest_enqueued_at)) filter (where oldest_enqueued_at is not null and ` + retryable + served + `),
   count(*) filter (where due_at <= $1 - ` + strconv.FormatInt(campaign.SilentAfter.Microseconds(), 10) + ` and not (1 = 1` + served + `))
-from campaigns
-where ` + Troubled
+from (
+  select * from campaigns where oldest_enqueued_at is not null
+  union all
+  select * from campaigns where oldest_enqueued_at is null and diverged <> ''
+) as behind`
 }
 
 // countDrifted counts the drifted campaigns, and those of them that differ from a version which is
