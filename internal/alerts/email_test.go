@@ -27,7 +27,7 @@ import (
 // mailServer is a small SMTP server: it takes everything, unless its refusal is set. With a
 // certificate it speaks TLS, from the start or after STARTTLS, and then wants a password.
 type mailServer struct {
-	net.Listener
+	at      string
 	tls     *tls.Config
 	atOnce  bool   // TLS from the start
 	account string // name and password, as AUTH PLAIN has them
@@ -37,27 +37,11 @@ type mailServer struct {
 }
 
 func newMailServer(t *testing.T, s *mailServer) *mailServer {
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
-	s.Listener = l
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { s.serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		serving.Wait()
-	})
+	s.at = must.Serve(t, s.serve)
 	return s
 }
 
 func (s *mailServer) serve(conn net.Conn) {
-	defer conn.Close()
 	safe := s.atOnce
 	if safe {
 		conn = tls.Server(conn, s.tls)
@@ -107,7 +91,7 @@ func (s *mailServer) serve(conn net.Conn) {
 func TestReceiver_sendsMail(t *testing.T) {
 	t.Parallel()
 	s := newMailServer(t, &mailServer{})
-	config := `{receivers: {mail: {url: "smtp://` + s.Addr().String() + `", from: "Ops <ops@a.test>", to: [one@b.test, two@b.test], ALLOW timeout: 5s}}, to: [mail]}`
+	config := `{receivers: {mail: {url: "smtp://` + s.at + `", from: "Ops <ops@a.test>", to: [one@b.test, two@b.test], ALLOW timeout: 5s}}, to: [mail]}`
 	f := open(t, strings.Replace(config, "ALLOW", "allow_private: true,", 1))
 	test := func(taken bool, says string) {
 		d, err := f.Test(f.Ctx, storetest.Ana(""), "mail")
@@ -153,7 +137,7 @@ func TestReceiver_sendsMailOverTLS(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newMailServer(t, &mailServer{tls: certified.TLS, atOnce: strings.HasPrefix(c.url, "smtps"), account: c.account})
-			f := open(t, `{receivers: {mail: {url: "`+c.url+s.Addr().String()+`", from: ops@a.test, to: [one@b.test], allow_private: true, timeout: 5s`+c.more+`}}, to: [mail]}`)
+			f := open(t, `{receivers: {mail: {url: "`+c.url+s.at+`", from: ops@a.test, to: [one@b.test], allow_private: true, timeout: 5s`+c.more+`}}, to: [mail]}`)
 			d, err := f.Test(f.Ctx, storetest.Ana(""), "mail")
 			must.Hold(t, err == nil && d.OK == (c.want == "") && strings.Contains(d.Error, c.want) && !strings.Contains(d.Error, "p@ss"), "%+v, %v", d, err)
 			s.mu.Lock()
@@ -206,31 +190,19 @@ func TestReceiver_escapesTexts(t *testing.T) {
 
 // trickling accepts connections, writes a text, and goes on with another until the other side leaves.
 func trickling(t *testing.T, text, on string) string {
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(t)
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				if strings.HasPrefix(text, "HTTP/") { // an answer to nothing ends the connection before the request
-					_, _ = conn.Read(make([]byte, 1))
-				}
-				_, err := fmt.Fprint(conn, text)
-				trickle := time.NewTicker(10 * time.Millisecond)
-				defer trickle.Stop()
-				for err == nil && on != "" {
-					<-trickle.C
-					_, err = fmt.Fprint(conn, on)
-				}
-				_, _ = io.Copy(io.Discard, conn)
-			}()
+	return must.Serve(t, func(conn net.Conn) {
+		if strings.HasPrefix(text, "HTTP/") { // an answer to nothing ends the connection before the request
+			_, _ = conn.Read(make([]byte, 1))
 		}
-	}()
-	return listener.Addr().String()
+		_, err := fmt.Fprint(conn, text)
+		trickle := time.NewTicker(10 * time.Millisecond)
+		defer trickle.Stop()
+		for err == nil && on != "" {
+			<-trickle.C
+			_, err = fmt.Fprint(conn, on)
+		}
+		_, _ = io.Copy(io.Discard, conn)
+	})
 }
 
 // Whatever a receiver does, a message to it ends, and says why.

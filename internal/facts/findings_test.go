@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
@@ -200,27 +201,9 @@ func TestFind_failedRunsAreThoseThatNoLaterRunRepeats(t *testing.T) {
 	}
 }
 
-// made makes an instance in a condition with as many leased campaigns as ends, each expiring after that time.
-func made(c campaign.Condition, ends ...time.Duration) campaign.InstanceState {
-	i := campaign.InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: campaign.ModeOutbox, StartedAt: findingNoon, LastSeen: findingNoon}
-	hour := findingNoon.Add(-time.Hour)
-	switch c {
-	case campaign.InstanceIdle:
-		i.LastSeen = hour
-	case campaign.InstanceSilent:
-		i.LastSeen, i.BeatEvery = hour, time.Second
-	case campaign.InstanceStopped:
-		i.StoppedAt = &hour
-	}
-	for _, end := range ends {
-		i.Leases.Add(campaign.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: findingNoon.Add(end)})
-	}
-	return i
-}
-
 func TestInstancesHealth_isTheWorstFindingOrTheirNumbers(t *testing.T) {
 	t.Parallel()
-	running, idle, silent, stopped := made(campaign.InstanceRunning, 30*time.Second), made(campaign.InstanceIdle), made(campaign.InstanceSilent), made(campaign.InstanceStopped)
+	running, idle, silent, stopped := storetest.InstanceIn(findingNoon, campaign.InstanceRunning, 30*time.Second), storetest.InstanceIn(findingNoon, campaign.InstanceIdle), storetest.InstanceIn(findingNoon, campaign.InstanceSilent), storetest.InstanceIn(findingNoon, campaign.InstanceStopped)
 	unseen := idle
 	idle.Here = true
 	newer, shadow, fresh := running, running, silent

@@ -10,10 +10,12 @@ package must
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -135,4 +137,23 @@ func Need(tb TB, holds bool, format string, args ...any) {
 		tb.Helper()
 		tb.Fatal(at() + fmt.Sprintf(format, args...))
 	}
+}
+
+// Serve accepts connections and serves each, until the test ends. It returns where.
+func Serve(tb testing.TB, serve func(net.Conn)) string {
+	listener := Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb)
+	tb.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+	return listener.Addr().String()
 }

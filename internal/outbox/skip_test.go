@@ -61,15 +61,17 @@ func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 	must.Equal(t, must.Get(f.Summary(f.Ctx)).Or(t).Campaigns.Skips, 1, "the summary counts", "skips")
 }
 
+// refusal is of the event with a seq, after a scene.
+type refusal struct {
+	scene func(*fixture)
+	seq   int64
+	kind  error
+	says  string
+}
+
 // What else refuses a skip is in the scenarios of the command.
 func TestSkipEvent_isRefused(t *testing.T) {
-	type given struct {
-		scene func(*fixture)
-		seq   int64
-		kind  error
-		says  string
-	}
-	storetest.Each(t, own, map[string]given{
+	storetest.Each(t, own, map[string]refusal{
 		"behind a dead head": {func(*fixture) {}, 2, event.ErrConflict, "pending and waits behind event 1"},
 		"dead behind the head": {func(f *fixture) {
 			f.MustRequeue("a", 1)
@@ -84,7 +86,7 @@ func TestSkipEvent_isRefused(t *testing.T) {
 			f.MustClaimInline(two, "a")
 		}, 1, event.ErrConflict, "is processing"},
 		"when it was applied after all": {func(f *fixture) { f.SetWatermark("a", 1, 99) }, 1, event.ErrConflict, "already applied"},
-	}, func(t *testing.T, f *fixture, c given) {
+	}, func(t *testing.T, f *fixture, c refusal) {
 		f.DieAt(3, 1)
 		c.scene(f)
 		f.Unchanged(func() {
@@ -194,13 +196,7 @@ func TestUnskipEvent_startsTheNextEventOver(t *testing.T) {
 }
 
 func TestUnskipEvent_isRefused(t *testing.T) {
-	type given struct {
-		scene func(*fixture)
-		seq   int64
-		kind  error
-		says  string
-	}
-	storetest.Each(t, own, map[string]given{
+	storetest.Each(t, own, map[string]refusal{
 		"of an event that is not skipped":   {func(*fixture) {}, 1, event.ErrConflict, "is not skipped"},
 		"of no such event":                  {func(*fixture) {}, 9, event.ErrNotFound, "no event 9"},
 		"when the next one was applied":     {func(f *fixture) { f.PassOver(); f.PassOver() }, 2, event.ErrConflict, `event 3 of campaign "a" was applied after event 2`},
@@ -212,7 +208,7 @@ func TestUnskipEvent_isRefused(t *testing.T) {
 			f.ExecProjections(`update projection_watermarks set applied_hash = 'x'`)
 		}, 2, event.ErrConflict, "a different event 2"},
 		"when it is being passed over": {func(f *fixture) { f.MustClaim(one, 1) }, 2, event.ErrConflict, "worker-1 is applying"},
-	}, func(t *testing.T, f *fixture, c given) {
+	}, func(t *testing.T, f *fixture, c refusal) {
 		f.DieAt(4, 2)
 		f.MustSkip("a", 2)
 		c.scene(f)

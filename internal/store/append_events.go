@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -27,6 +28,15 @@ type appending struct {
 	asked     bool                      // head is queued or read
 	judged    bool                      // the current call has no condition or it was checked and holds
 	queue     sqldb.Batch
+	batch     []newEvent // to be inserted with the queue, where inserts are batched
+}
+
+// newEvent is an event to be inserted.
+type newEvent struct {
+	columns []any // the values of eventColumns
+	result  *Appended
+	chain   string
+	queued  bool // its row is to be inserted, too
 }
 
 type eventKey struct{ campaign, eventID string }
@@ -164,7 +174,7 @@ func (a *appending) callApart(call *appendCall) error {
 		if !errors.As(call.err, &refusal) && !taken {
 			return call.err
 		}
-		a.queue, a.fresh, a.asked = sqldb.Batch{}, a.fresh[:fresh], a.head > 0
+		a.queue, a.batch, a.fresh, a.asked = sqldb.Batch{}, nil, a.fresh[:fresh], a.head > 0
 		for _, key := range a.added {
 			delete(a.taken, key)
 		}
@@ -207,29 +217,138 @@ func (a *appending) explainTaken(call *appendCall) error {
 
 // flush runs the queued statements.
 func (a *appending) flush() error {
+	a.insertBatch()
 	return sqldb.Wrapf(a.t.RunAll(&a.queue), "insert events")
 }
 
 // close runs the queued statements and saves the updated campaign rows.
 func (a *appending) close() error {
+	a.insertBatch()
 	for _, target := range a.campaigns {
 		a.save(target)
 	}
 	return sqldb.Wrapf(a.t.Finish(&a.queue), "insert events")
 }
 
-// insertEvent inserts nothing when the event_id exists. "on conflict do nothing" would do the
-// same, but consume a position each time.
-var insertEvent = `
-insert into events (seq, occurred_at, recorded_at, ` + strings.Join(event.EnvelopeNames(), ", ") + `,
-  tags, metadata, payload, event_hash, chain_hash)
-select cast($1 as bigint), cast($2 as bigint), cast($3 as bigint), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+// eventColumns are those that an append writes.
+var eventColumns = slices.Concat([]string{"seq", "occurred_at", "recorded_at"}, event.EnvelopeNames(), []string{"tags", "metadata", "payload", "event_hash", "chain_hash"})
+
+var (
+	// insertEvent inserts nothing when the event_id exists. "on conflict do nothing" would do the
+	// same, but consume a position each time.
+	insertEvent = `
+insert into events (` + strings.Join(eventColumns, ", ") + `)
+select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
 where not exists (select 1 from events where campaign_id = $4 and event_id = $5)
 returning position`
 
-const insertRow = `
+	insertNew = `
+insert into events (` + strings.Join(eventColumns, ", ") + `)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+returning position, campaign_id, seq`
+
+	// insertEvents is insertNew for a batch in its order, from an array for each column.
+	insertEvents = `
+insert into events (` + strings.Join(eventColumns, ", ") + `)
+select ` + strings.Join(eventColumns, ", ") + `
+from unnest(` + arrayParameters() + `) with ordinality as new (` + strings.Join(eventColumns, ", ") + `, nth)
+order by nth
+returning position, campaign_id, seq`
+)
+
+const numbers = 3 // of the eventColumns, the first
+
+func arrayParameters() string {
+	var all []string
+	for i := range eventColumns {
+		kind := "text"
+		if i < numbers {
+			kind = "bigint"
+		}
+		all = append(all, fmt.Sprintf("cast($%d as %s[])", i+1, kind))
+	}
+	return strings.Join(all, ", ")
+}
+
+const (
+	insertRow = `
 insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
 values ($1, $2, $3, $4, $4, $4)`
+
+	insertRows = `
+insert into projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+select campaign_id, seq, event_type, $4, $4, $4
+from unnest(cast($1 as text[]), cast($2 as bigint[]), cast($3 as text[])) as new (campaign_id, seq, event_type)`
+)
+
+// insert inserts an event at once, unless it exists.
+func (a *appending) insert(e *newEvent) (inserted bool, err error) {
+	a.queue.Each(func(row sqldb.Row) error {
+		inserted = true
+		return cmp.Or(row.Scan(&e.result.Position), a.placed(e))
+	}, insertEvent, e.columns...)
+	err = a.flush()
+	return inserted, err
+}
+
+// insertBatch queues the statements that insert the batch.
+func (a *appending) insertBatch() {
+	batch := a.batch
+	if a.batch = nil; len(batch) == 0 {
+		return
+	}
+	query, columns := insertNew, batch[0].columns
+	if len(batch) > 1 {
+		query, columns = insertEvents, make([]any, len(eventColumns))
+		for i := range columns {
+			if i < numbers {
+				columns[i] = columnOf[int64](batch, i)
+			} else {
+				columns[i] = columnOf[string](batch, i)
+			}
+		}
+	}
+	nth := 0
+	a.queue.Each(func(row sqldb.Row) error {
+		e := &batch[nth]
+		nth++
+		var campaign string
+		var seq int64
+		if err := row.Scan(&e.result.Position, &campaign, &seq); err != nil {
+			return err
+		}
+		if campaign != e.result.CampaignID || seq != e.result.Seq {
+			return fmt.Errorf("event %d of campaign %q was inserted in the place of event %d of %q", seq, campaign, e.result.Seq, e.result.CampaignID)
+		}
+		return a.placed(e)
+	}, query, columns...)
+	rows := slices.DeleteFunc(slices.Clone(batch), func(e newEvent) bool { return !e.queued })
+	switch len(rows) {
+	case 0:
+	case 1:
+		values := rows[0].columns
+		a.queue.Exec(nil, insertRow, values[numbers], values[0], values[numbers+2], a.now)
+	default:
+		a.queue.Exec(nil, insertRows, columnOf[string](rows, numbers), columnOf[int64](rows, 0), columnOf[string](rows, numbers+2), a.now)
+	}
+}
+
+func columnOf[T any](batch []newEvent, column int) []T {
+	values := make([]T, len(batch))
+	for i := range batch {
+		values[i] = batch[i].columns[column].(T)
+	}
+	return values
+}
+
+// placed notes the position that an event was inserted at.
+func (a *appending) placed(e *newEvent) error {
+	if e.result.Position <= a.head {
+		return fmt.Errorf("position %d was drawn: %w", e.result.Position, errBelowHead)
+	}
+	a.fresh = append(a.fresh, event.Event{Position: e.result.Position, ChainHash: e.chain})
+	return nil
+}
 
 // errBelowHead is the position of an event that readers would have passed already.
 var errBelowHead = errors.New("the sequence of positions is behind the journal's last event, as after a copy of the tables")
@@ -253,34 +372,22 @@ func (a *appending) event(call *appendCall, i int) error {
 	if err != nil {
 		return err
 	}
-	result := &call.result[i]
-	*result = Appended{CampaignID: c.ID, Seq: seq, EventID: e.EventID}
+	call.result[i] = Appended{CampaignID: c.ID, Seq: seq, EventID: e.EventID}
 	if a.taken != nil && !a.asked {
 		a.asked = true
 		a.queue.Each(func(row sqldb.Row) error { return row.Scan(&a.head) }, selectHeadPosition)
 	}
-	columns := append(make([]any, 0, 19), seq, e.OccurredAt.UnixMicro(), a.now)
+	added := newEvent{columns: append(make([]any, 0, len(eventColumns)), seq, e.OccurredAt.UnixMicro(), a.now), result: &call.result[i], chain: e.ChainHash, queued: a.enqueues(c)}
 	for _, text := range e.Envelope() {
-		columns = append(columns, *text.Value)
+		added.columns = append(added.columns, *text.Value)
 	}
-	columns = append(columns, string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)
-	inserted := false
-	a.queue.Each(func(row sqldb.Row) error {
-		inserted = true
-		err := row.Scan(&result.Position)
-		if err == nil && result.Position <= a.head {
-			err = fmt.Errorf("position %d was drawn: %w", result.Position, errBelowHead)
-		}
-		a.fresh = append(a.fresh, event.Event{Position: result.Position, ChainHash: e.ChainHash})
+	added.columns = append(added.columns, string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)
+	if a.taken != nil {
+		a.batch = append(a.batch, added)
+	} else if inserted, err := a.insert(&added); err != nil {
 		return err
-	}, insertEvent, columns...)
-	if a.taken == nil {
-		if err := a.flush(); err != nil {
-			return err
-		}
-		if !inserted {
-			return a.repeat(call, i, nil)
-		}
+	} else if !inserted {
+		return a.repeat(call, i, nil)
 	}
 	switch {
 	case call.ExpectedSeq != nil && target.before != *call.ExpectedSeq:
@@ -290,7 +397,7 @@ func (a *appending) event(call *appendCall, i int) error {
 		refusal.NextSeq = seq
 		return refusal
 	}
-	if a.enqueues(c) {
+	if added.queued && a.taken == nil {
 		a.queue.Exec(nil, insertRow, c.ID, seq, e.EventType, a.now)
 	}
 	if a.taken != nil {

@@ -438,3 +438,22 @@ func (f *Fixture) SettleAs(w outbox.Worker, campaign string, seq int64) {
 func ScopeOf(t testing.TB, patterns ...string) campaign.Scope {
 	return must.Get(campaign.ParseScope(patterns)).Or(t)
 }
+
+// InstanceIn is an instance that is in a condition at noon, with as many leased campaigns as ends, each expiring
+// after that time.
+func InstanceIn(noon time.Time, c campaign.Condition, ends ...time.Duration) campaign.InstanceState {
+	i := campaign.InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: campaign.ModeOutbox, StartedAt: noon, LastSeen: noon}
+	hour := noon.Add(-time.Hour)
+	switch c {
+	case campaign.InstanceIdle:
+		i.LastSeen = hour
+	case campaign.InstanceSilent:
+		i.LastSeen, i.BeatEvery = hour, time.Second
+	case campaign.InstanceStopped:
+		i.StoppedAt = &hour
+	}
+	for _, end := range ends {
+		i.Leases.Add(campaign.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
+	}
+	return i
+}

@@ -180,30 +180,20 @@ func TestNATS_givesUpOnAServerThatSaysNothing(t *testing.T) {
 
 // stalled is a server that greets and then never answers. It then calls after.
 func stalled(tb testing.TB, after func(net.Conn)) string {
-	listener, release := must.Get(net.Listen("tcp", "127.0.0.1:0")).Or(tb), make(chan struct{})
-	tb.Cleanup(func() { close(release); listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
+	release := make(chan struct{})
+	tb.Cleanup(func() { close(release) })
+	return must.Serve(tb, func(conn net.Conn) {
+		fmt.Fprint(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":67108864}\r\n")
+		lines := bufio.NewScanner(conn)
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "PING") {
+				fmt.Fprint(conn, "PONG\r\n")
+				break
 			}
-			go func() {
-				defer conn.Close()
-				fmt.Fprint(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.15.2\",\"proto\":1,\"headers\":true,\"max_payload\":67108864}\r\n")
-				lines := bufio.NewScanner(conn)
-				for lines.Scan() {
-					if strings.HasPrefix(lines.Text(), "PING") {
-						fmt.Fprint(conn, "PONG\r\n")
-						break
-					}
-				}
-				after(conn)
-				<-release
-			}()
 		}
-	}()
-	return listener.Addr().String()
+		after(conn)
+		<-release
+	})
 }
 
 func TestNATS_doesNotWaitForAServerThatReadsNothing(t *testing.T) {

@@ -54,7 +54,7 @@ type suite struct {
 
 // suites returns all measurements with a selected row.
 func (l *lab) suites() []suite {
-	backlogs, claim := []*probe{rebuildProbe(), startProbe(), memoryProbe()}, claimProbe()
+	backlogs := []*probe{rebuildProbe(), startProbe(), memoryProbe()}
 	for _, b := range shapes {
 		backlogs = append(backlogs, drainProbe(b))
 	}
@@ -62,7 +62,6 @@ func (l *lab) suites() []suite {
 		{"pages", l.preparePages, pageProbes()},
 		{"appends", l.prepareAppends, appendProbes()},
 		{"backlogs", l.prepareBacklogs, backlogs},
-		{"claim", func(ctx context.Context, s *side) error { return l.prepareClaim(ctx, s, claim) }, []*probe{claim}},
 		{"the binary", nil, []*probe{sizeProbe()}},
 	}
 	unwanted := func(p *probe) bool {
@@ -141,18 +140,14 @@ func (l *lab) warmUp(ctx context.Context, p *probe) error {
 		}
 		_, err := p.measure(ctx, s)
 		if i == base && missing(err) {
-			p.leaveOut("not in BASE")
+			for _, r := range p.rows {
+				r.note = "not in BASE"
+			}
 		} else if err != nil {
 			return fmt.Errorf("measure %s of %s: %w", p.rows[0].name, s.rev, err)
 		}
 	}
 	return nil
-}
-
-func (p *probe) leaveOut(why string) {
-	for _, r := range p.rows {
-		r.note = why
-	}
 }
 
 // turn makes the pairs of a turn.

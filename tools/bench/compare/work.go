@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -212,51 +210,4 @@ func sizeProbe() *probe {
 		}
 		return []float64{float64(file.Size())}, nil
 	}, &row{name: "size of the binary", unit: megabytes}).times(2, 1)
-}
-
-const claimBenchmark = "internal/outbox/claim_bench_test.go"
-
-// prepareClaim compiles the work tree's benchmark in both. If it does not compile in the older one
-// it is left out.
-func (l *lab) prepareClaim(ctx context.Context, s *side, p *probe) error {
-	older := s == l.sides[base]
-	if older {
-		ours, err := os.ReadFile(filepath.Join(l.top, claimBenchmark))
-		if err != nil {
-			return err
-		}
-		copied := filepath.Join(s.tree, claimBenchmark)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(copied), 0o700), os.WriteFile(copied, ours, 0o600)); err != nil {
-			return err
-		}
-	}
-	compile := command(ctx, nil, "go", "test", "-c", "-o", s.binary+".test", "./internal/outbox")
-	compile.Dir = s.tree
-	_, _, err := output(compile)
-	var failed *exec.ExitError
-	if older && errors.As(err, &failed) && failed.Exited() && ctx.Err() == nil {
-		l.progress("%s cannot be compiled in %s: %v", claimBenchmark, s.rev, err)
-		p.leaveOut("not measurable in BASE: " + filepath.Base(claimBenchmark) + " does not compile there")
-		return nil
-	}
-	return err
-}
-
-func claimProbe() *probe {
-	return newProbe(func(ctx context.Context, s *side) ([]float64, error) {
-		bench := command(ctx, []string{"TMPDIR=" + s.dir}, s.binary+".test", "-db", "sqlite", "-test.run", "^$", "-test.bench", "^BenchmarkClaim_wave$", "-test.benchtime", "40x")
-		bench.Dir = filepath.Join(s.tree, filepath.Dir(claimBenchmark))
-		out, _, err := output(bench)
-		if err != nil {
-			return nil, err
-		}
-		fields := strings.Fields(out)
-		for i, word := range fields {
-			if word == "ns/op" {
-				nanos, err := strconv.ParseFloat(fields[i-1], 64)
-				return []float64{nanos / 1e9}, err
-			}
-		}
-		return nil, fmt.Errorf("the benchmark of Claim prints no ns/op:\n%s", out)
-	}, &row{name: "claim, 1,000 rows", unit: micros}).atOnce().times(3, 1)
 }

@@ -10,40 +10,23 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/samples"
+	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
-// made makes an instance in a condition with as many leased campaigns as ends, each expiring after that time.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-func made(c campaign.Condition, ends ...time.Duration) campaign.InstanceState {
-	i := campaign.InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: campaign.ModeOutbox, StartedAt: noon, LastSeen: noon}
-	hour := noon.Add(-time.Hour)
-	switch c {
-	case campaign.InstanceIdle:
-		i.LastSeen = hour
-	case campaign.InstanceSilent:
-		i.LastSeen, i.BeatEvery = hour, time.Second
-	case campaign.InstanceStopped:
-		i.StoppedAt = &hour
-	}
-	for _, end := range ends {
-		i.Leases.Add(campaign.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, Epoch: 2, ExpiresAt: noon.Add(end)})
-	}
-	return i
-}
 
 func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 	t.Parallel()
-	many := made(campaign.InstanceRunning)
+	many := storetest.InstanceIn(noon, campaign.InstanceRunning)
 	for range campaign.MaxHeldLeases + 4 {
 		many.Leases.Add(campaign.HeldLease{CampaignID: "c", HeadSeq: 3, Rows: 5, ExpiresAt: noon.Add(time.Minute)})
 	}
-	withheld := made(campaign.InstanceSilent)
+	withheld := storetest.InstanceIn(noon, campaign.InstanceSilent)
 	withheld.Leases.Add(campaign.HeldLease{CampaignID: "c", Epoch: 2, Withheld: true, ExpiresAt: noon.Add(-time.Minute)})
-	idle := made(campaign.InstanceIdle)
+	idle := storetest.InstanceIn(noon, campaign.InstanceIdle)
 	idle.Here = true
-	unknown := campaign.InstanceState{ID: "<x>", Leases: made(campaign.InstanceSilent, time.Minute).Leases}
+	unknown := campaign.InstanceState{ID: "<x>", Leases: storetest.InstanceIn(noon, campaign.InstanceSilent, time.Minute).Leases}
 	for name, c := range map[string]struct {
 		list   []campaign.InstanceState
 		shows  []string
@@ -51,9 +34,9 @@ func TestInstances_showWhatIsKnownAndNoMore(t *testing.T) {
 	}{
 		"running": {[]campaign.InstanceState{many}, []string{`class="badge s-running"`, "0/s", "<details><summary>Running; 24 campaigns leased.", "and 4 more, whose leases expire later; 120 rows in total"}, nil},
 		"idle":    {[]campaign.InstanceState{idle}, []string{`class="badge s-idle"`, "Idle for 1 h; nothing leased.", "No heartbeat (SQLite)"}, []string{"0/s", `class="held"`, "not seen"}},
-		"unseen":  {[]campaign.InstanceState{made(campaign.InstanceIdle)}, []string{"</span> not seen<", "Not seen for 1 h; nothing leased."}, []string{"0/s", "dle for"}},
+		"unseen":  {[]campaign.InstanceState{storetest.InstanceIn(noon, campaign.InstanceIdle)}, []string{"</span> not seen<", "Not seen for 1 h; nothing leased."}, []string{"0/s", "dle for"}},
 		"silent":  {[]campaign.InstanceState{withheld}, []string{`class="badge s-silent"`, "<details open>", "paused or diverged, epoch 2", "ended"}, []string{"0/s", "event 0"}},
-		"stopped": {[]campaign.InstanceState{made(campaign.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", `class="held"`}},
+		"stopped": {[]campaign.InstanceState{storetest.InstanceIn(noon, campaign.InstanceStopped)}, []string{`class="badge s-stopped"`, "nothing leased."}, []string{"0/s", `class="held"`}},
 		"unknown": {[]campaign.InstanceState{unknown}, []string{"&lt;x&gt;", "unknown", "–", "events 3–7, epoch 2"}, []string{"<x>", "process 0", "version", ">0<"}},
 	} {
 		html := string(must.Get(templ.ToGoHTML(t.Context(), InstancesLive(ui.Page{Now: noon}, InstancesView{List: c.list, Range: samples.Range{}, History: samples.History{Window: samples.Range{}.Window(noon)}}))).Or(t))
