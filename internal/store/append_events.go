@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ type appending struct {
 	taken     map[eventKey]*event.Event // existing events; nil for a queued one; no map on SQLite, where the insert reports them
 	added     []eventKey                // keys that the current call added to taken
 	fresh     []event.Event             // the new events, with their positions once those are drawn, and hashes
-	head      int64                     // a position that is taken; positions drawn are above it. Read with the first event, where inserts are batched
+	head      int64                     // a position that is taken; positions drawn are above it. Read with the first event
 	asked     bool                      // head is queued or read
 	judged    bool                      // the current call has no condition or it was checked and holds
 	queue     sqldb.Batch
@@ -156,7 +155,7 @@ func (a *appending) call(call *appendCall) error {
 // callApart is call in a savepoint. It returns an error only when the whole transaction is
 // lost. A refusal is stored in the call and leaves nothing in the database.
 func (a *appending) callApart(call *appendCall) error {
-	before, fresh := make(map[string]CampaignRow), len(a.fresh)
+	before, fresh, head := make(map[string]CampaignRow), len(a.fresh), a.head
 	for i := range call.Events {
 		id := call.Events[i].CampaignID
 		before[id] = *a.campaigns[id].row
@@ -174,7 +173,7 @@ func (a *appending) callApart(call *appendCall) error {
 		if !errors.As(call.err, &refusal) && !taken {
 			return call.err
 		}
-		a.queue, a.batch, a.fresh, a.asked = sqldb.Batch{}, nil, a.fresh[:fresh], a.head > 0
+		a.queue, a.batch, a.fresh, a.head, a.asked = sqldb.Batch{}, nil, a.fresh[:fresh], head, head > 0
 		for _, key := range a.added {
 			delete(a.taken, key)
 		}
@@ -234,13 +233,9 @@ func (a *appending) close() error {
 var eventColumns = slices.Concat([]string{"seq", "occurred_at", "recorded_at"}, event.EnvelopeNames(), []string{"tags", "metadata", "payload", "event_hash", "chain_hash"})
 
 var (
-	// insertEvent inserts nothing when the event_id exists. "on conflict do nothing" would do the
-	// same, but consume a position each time.
-	insertEvent = `
-insert into events (` + strings.Join(eventColumns, ", ") + `)
-select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
-where not exists (select 1 from events where campaign_id = $4 and event_id = $5)
-returning position`
+	insertAt = `
+insert into events (position, ` + strings.Join(eventColumns, ", ") + `)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`
 
 	insertNew = `
 insert into events (` + strings.Join(eventColumns, ", ") + `)
@@ -281,14 +276,26 @@ select campaign_id, seq, event_type, $4, $4, $4
 from unnest(cast($1 as text[]), cast($2 as bigint[]), cast($3 as text[])) as new (campaign_id, seq, event_type)`
 )
 
-// insert inserts an event at once, unless it exists.
-func (a *appending) insert(e *newEvent) (inserted bool, err error) {
-	a.queue.Each(func(row sqldb.Row) error {
-		inserted = true
-		return cmp.Or(row.Scan(&e.result.Position), a.placed(e))
-	}, insertEvent, e.columns...)
-	err = a.flush()
-	return inserted, err
+// insert inserts an event at once, at the next position, which nobody else draws meanwhile. If it exists, that
+// one is returned instead.
+func (a *appending) insert(e *newEvent) (existing *event.Event, err error) {
+	if !a.asked {
+		if _, err := a.t.One([]any{&a.head}, selectDrawnPosition); err != nil {
+			return nil, err
+		}
+		a.asked = true
+	}
+	e.result.Position = a.head + 1
+	if _, err = a.t.Exec(insertAt, append([]any{e.result.Position}, e.columns...)...); err == nil {
+		a.head++
+		a.fresh = append(a.fresh, event.Event{Position: e.result.Position, ChainHash: e.chain})
+	} else if errors.Is(err, sqldb.ErrKeyTaken) {
+		stored, found, failed := a.t.event(selectEventByID, e.result.CampaignID, e.result.EventID)
+		if failed != nil || found {
+			return &stored, failed
+		}
+	}
+	return nil, sqldb.Wrapf(err, "insert events")
 }
 
 // insertBatch queues the statements that insert the batch.
@@ -384,10 +391,10 @@ func (a *appending) event(call *appendCall, i int) error {
 	added.columns = append(added.columns, string(e.Tags), string(e.Metadata), string(e.Payload), e.EventHash, e.ChainHash)
 	if a.taken != nil {
 		a.batch = append(a.batch, added)
-	} else if inserted, err := a.insert(&added); err != nil {
+	} else if existing, err := a.insert(&added); err != nil {
 		return err
-	} else if !inserted {
-		return a.repeat(call, i, nil)
+	} else if existing != nil {
+		return a.repeat(call, i, existing)
 	}
 	switch {
 	case call.ExpectedSeq != nil && target.before != *call.ExpectedSeq:

@@ -77,7 +77,7 @@ var sqliteScans = []scan{
 	{"SCAN event_types", "event_types", "one row for each registered event type"},
 	{"SCAN tokens", "order by id desc", "newest first, up to the limit"},
 	{"SCAN journal_identity", "journal_identity", "one row"},
-	{"SCAN CONSTANT ROW", "insert into events", "the one event to insert"},
+	{"SCAN sqlite_sequence", "sqlite_sequence", "one row for each table that counts"},
 	{"SCAN projection_versions", "projection_versions", "one row for each projection"},
 	{"SCAN v", "from projection_versions v", "one row for each projection"},
 	{"SCAN w", "insert into projection_versions", "until one was applied since, once at a start with another version"},

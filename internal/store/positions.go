@@ -62,7 +62,12 @@ func (s *Store) EventsFrom(ctx context.Context, after int64, limit int) ([]event
 	return events, sqldb.Wrapf(err, "read events by position")
 }
 
-const selectHeadPosition = `select coalesce(max(position), 0) from events`
+const (
+	selectHeadPosition = `select coalesce(max(position), 0) from events`
+
+	// selectDrawnPosition is the last position ever drawn, on SQLite.
+	selectDrawnPosition = `select max(coalesce((select seq from sqlite_sequence where name = 'events'), 0), coalesce((select max(position) from events), 0))`
+)
 
 // HeadPosition is the last visible position of the journal; 0 when it is empty.
 func (t *Tx) HeadPosition() (head int64, err error) {

@@ -439,8 +439,7 @@ func ScopeOf(t testing.TB, patterns ...string) campaign.Scope {
 	return must.Get(campaign.ParseScope(patterns)).Or(t)
 }
 
-// InstanceIn is an instance that is in a condition at noon, with as many leased campaigns as ends, each expiring
-// after that time.
+// InstanceIn is an instance in a condition at noon, with as many leased campaigns as ends, each expiring after that time.
 func InstanceIn(noon time.Time, c campaign.Condition, ends ...time.Duration) campaign.InstanceState {
 	i := campaign.InstanceState{ID: "i", Host: "h", PID: 7, Version: "v1", Mode: campaign.ModeOutbox, StartedAt: noon, LastSeen: noon}
 	hour := noon.Add(-time.Hour)

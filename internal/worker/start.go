@@ -58,7 +58,7 @@ func (w *Worker) reconcileFirst(ctx context.Context, s *starting) (bool, error) 
 	return false, err
 }
 
-// page is called after each page of campaigns. While waves run it leaves them half of the time.
+// page is called after each page of campaigns. While waves run it leaves them four fifths of the time.
 func (w *Worker) page(ctx context.Context, s *starting, campaigns int) {
 	s.seen += campaigns
 	now := time.Now()
@@ -67,7 +67,7 @@ func (w *Worker) page(ctx context.Context, s *starting, campaigns int) {
 		w.Logger.Info("reconciling all campaigns, beside applying", "campaigns", s.seen)
 	}
 	if w.Applying(now) {
-		_ = loop.Pause(ctx, now.Sub(s.paged)) // the next page sees that ctx ended
+		_ = loop.Pause(ctx, 4*now.Sub(s.paged)) // the next page sees that ctx ended
 	}
 	s.paged = time.Now()
 }

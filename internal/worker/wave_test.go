@@ -336,16 +336,19 @@ func TestWorker_appliesWhatLostItsRows(t *testing.T) {
 			applied := func(campaign string, seq int64) func() bool {
 				return func() bool { return b.MustCampaign(campaign).AppliedSeq == seq }
 			}
-			if scene.running {
-				stop = b.Start()
-				b.MustAppend(enginetest.Noted("first"))
-				must.Eventually(t, "the worker works", applied("first", 1))
+			lose := func(id string) {
+				b.MustAppend(enginetest.Noted(id))
+				b.MustPause(id)
+				b.MustAppend(enginetest.Notes(id, 4)...)
+				b.Exec(`delete from projection_apply_outbox where campaign_id = '` + id + `'`)
+				b.MustResume(id)
 			}
-			b.MustAppend(enginetest.Noted("c"))
-			b.MustPause("c")
-			b.MustAppend(enginetest.Notes("c", 4)...)
-			b.Exec(`delete from projection_apply_outbox where campaign_id = 'c'`)
-			b.MustResume("c")
+			if scene.running { // once it has repaired one behind it, the first reconcile has passed the place of c
+				stop = b.Start()
+				lose("d")
+				must.Eventually(t, "the worker works", applied("d", 5))
+			}
+			lose("c")
 			if !scene.running {
 				stop = b.Start()
 			}

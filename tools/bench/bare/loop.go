@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,12 +31,19 @@ const bareWaveRows = 1000
 
 // bareSQL holds the statements for databases whose tables share a prefix.
 type bareSQL struct {
+	event, row, end                                            string
 	backlog, mark, load, start, advance, upsert, remove, table string
 }
 
 func newBareSQL(journal, projections string) *bareSQL {
 	in := strings.NewReplacer("journal.", journal, "projections.", projections).Replace
 	return &bareSQL{
+		event: in(`insert into journal.events (seq, occurred_at, recorded_at, campaign_id, event_id, event_type, actor_type, actor_id, entity_type, entity_id,
+  session_id, request_id, correlation_id, causation_id, tags, metadata, payload, event_hash, chain_hash)
+values ($1, $2, $2, $3, $4, 'bench.moved', 'participant', 'p-1', 'token', $5, '', '', '', '', '{}', '{}', $6, $7, $8)`),
+		row: in(`insert into journal.projection_apply_outbox (campaign_id, seq, event_type, next_attempt_at, enqueued_at, updated_at)
+values ($1, $2, 'bench.moved', $3, $3, $3)`),
+		end:     in(`update journal.campaigns set high_water_seq = $2, chain_hash = $3, pending = pending + $4, updated_at = $5 where campaign_id = $1`),
 		backlog: in(`select campaign_id, high_water_seq from journal.campaigns order by due_at, campaign_id`),
 		mark: in(`update journal.projection_apply_outbox set status = 'processing', claim_epoch = 1, updated_at = $4
 where campaign_id = $1 and seq between $2 and $3 and status = 'pending'`),
@@ -130,6 +141,45 @@ type bareLoop struct {
 	*bareSQL
 	journal, projections bareDB
 }
+
+const bareBatchEvents = 100
+
+// append appends events to a campaign that has one, in batches, and returns the time it took: each is hashed, by
+// itself and in a chain, inserted with its row, and the campaign's end is moved with each batch. Nothing is checked.
+func (l *bareLoop) append(ctx context.Context, events int) (time.Duration, error) {
+	began, chain := time.Now(), ""
+	for seq := 2; seq <= events; seq += bareBatchEvents {
+		err := l.journal.within(ctx, func(tx bareTx) error {
+			now := time.Now().UnixMicro()
+			last := min(seq+bareBatchEvents-1, events)
+			for n := seq; n <= last; n++ {
+				id, entity := fmt.Sprintf("e-%d", n), fmt.Sprintf("t-%d", n%10_000)
+				payload := fmt.Sprintf(`{"amount":%d,"note":"moved across the bridge at dusk","from":{"x":12,"y":7},"to":{"x":13,"y":7}}`, n%97)
+				hash := hashOf("c-0", id, "bench.moved", "participant", "p-1", "token", entity, payload)
+				chain = hashOf(chain, strconv.Itoa(n), hash)
+				if err := tx.exec(1, l.event, n, now, "c-0", id, entity, payload, hash, chain); err != nil {
+					return err
+				}
+				if err := tx.exec(1, l.row, "c-0", n, now); err != nil {
+					return err
+				}
+			}
+			return tx.exec(1, l.end, "c-0", last, chain, last-seq+1, now)
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began), nil
+}
+
+func hashOf(texts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// runner runs loops and returns the time they took.
+type runner = func(context.Context, []*bareLoop) (time.Duration, error)
 
 // drainWith drains the backlog with the given loops and returns the time it took.
 func drainWith(ctx context.Context, loops []*bareLoop) (time.Duration, error) {

@@ -73,9 +73,9 @@ func (b *bench) run(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(table, "MEASUREMENT\tEVENTS/S\tBARE DRIVER\tRATIO\t")
 	for _, m := range result.Results {
 		bare, ratio := "", ""
-		if strings.HasPrefix(m.Name, "drain_") {
+		if strings.HasPrefix(m.Name, "drain_") || strings.HasPrefix(m.Name, "append_batches") {
 			fmt.Fprintln(os.Stderr, "measuring the bare driver beside", m.Name)
-			took, err := b.drain(ctx, m)
+			took, err := b.measure(ctx, m)
 			if err != nil {
 				return fmt.Errorf("bare driver beside %s: %w", m.Name, err)
 			}
@@ -97,9 +97,13 @@ func (b *bench) outboxweb(ctx context.Context, settings []string, in io.Reader, 
 }
 
 // drain fills new databases with the backlog of a measurement, and drains them.
-func (b *bench) drain(ctx context.Context, m measured) (took time.Duration, err error) {
-	l, loops := backlog{1, m.Events, strings.Contains(m.Name, "_random")}, 2
+func (b *bench) measure(ctx context.Context, m measured) (took time.Duration, err error) {
+	l, loops, run := backlog{1, m.Events, strings.Contains(m.Name, "_random")}, 2, drainWith
 	switch {
+	case strings.HasPrefix(m.Name, "append_"):
+		l.events, loops, run = 1, 1, func(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
+			return loops[0].append(ctx, m.Events)
+		}
 	case strings.Contains(m.Name, "_100x1k"):
 		l.campaigns = 100
 	case strings.Contains(m.Name, "_10000x10"):
@@ -108,11 +112,13 @@ func (b *bench) drain(ctx context.Context, m measured) (took time.Duration, err 
 		l.campaigns = m.Events
 	}
 	if b.server != "" {
-		loops = 4
+		if strings.HasSuffix(m.Name, "_4_workers") || strings.HasSuffix(m.Name, "_2_instances") {
+			loops = 4
+		}
 		if strings.HasSuffix(m.Name, "_1_worker") {
 			loops = 1
 		}
-		return b.drainServer(ctx, l, loops)
+		return b.onServer(ctx, l, loops, run)
 	}
 	dir, err := os.MkdirTemp(b.dir, "outboxweb-bare-")
 	if err != nil {
@@ -123,10 +129,9 @@ func (b *bench) drain(ctx context.Context, m measured) (took time.Duration, err 
 	if err := b.fill(ctx, "sqlite:"+journal, "sqlite:"+projections, l); err != nil {
 		return 0, err
 	}
-	return drainFiles(ctx, journal, projections, loops)
+	return onFiles(ctx, journal, projections, loops, run)
 }
 
-// backlog is events of campaigns, interleaved as they are in a real journal.
 type backlog struct {
 	campaigns, events int
 	random            bool // the campaigns' ids

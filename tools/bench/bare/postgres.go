@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// drainServer fills two new schemas of the server with a backlog, drains it with the given number of loops and
-// returns the time it took.
-func (b *bench) drainServer(ctx context.Context, l backlog, loops int) (took time.Duration, err error) {
+// onServer fills two new schemas of the server with a backlog, runs a number of loops on them and returns the time
+// they took.
+func (b *bench) onServer(ctx context.Context, l backlog, loops int, run runner) (took time.Duration, err error) {
 	admin, err := pgx.Connect(ctx, b.server)
 	if err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func (b *bench) drainServer(ctx context.Context, l backlog, loops int) (took tim
 		}
 		all[i] = &bareLoop{texts, postgresBare{conns[0]}, postgresBare{conns[1]}}
 	}
-	return drainWith(ctx, all)
+	return run(ctx, all)
 }
 
 // postgresBare is a bareDB that sends each transaction as one pipelined batch.

@@ -13,8 +13,8 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// drainFiles drains a backlog with the given number of loops and returns the time it took.
-func drainFiles(ctx context.Context, journalFile, projectionsFile string, loops int) (took time.Duration, err error) {
+// onFiles runs a number of loops on two files, and returns the time they took.
+func onFiles(ctx context.Context, journalFile, projectionsFile string, loops int, run runner) (took time.Duration, err error) {
 	journal, err := openBare(ctx, journalFile)
 	if err != nil {
 		return 0, err
@@ -26,7 +26,7 @@ func drainFiles(ctx context.Context, journalFile, projectionsFile string, loops 
 	}
 	defer func() { err = errors.Join(err, projections.close()) }()
 	one := &bareLoop{newBareSQL("", ""), journal, projections}
-	return drainWith(ctx, slices.Repeat([]*bareLoop{one}, loops))
+	return run(ctx, slices.Repeat([]*bareLoop{one}, loops))
 }
 
 // sqliteBare is one file through one connection, shared by any number of loops. mu is held for a
@@ -40,7 +40,7 @@ type sqliteBare struct {
 
 func openBare(ctx context.Context, path string) (*sqliteBare, error) {
 	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
-		"?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
+		"?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=wal_autocheckpoint(8000)")
 	if err != nil {
 		return nil, err
 	}
