@@ -77,6 +77,15 @@ bench: build ## measure append and drain on this disk, beside the bare driver
 	go -C tools/bench build -o ../../bin/bare ./bare
 	@./bin/bare
 
+.PHONY: bench-peers
+bench-peers: build ## measure batches of appends beside queues of other libraries, on PostgreSQL too if PEERS_DB is the URL of an empty database
+	go -C tools/bench/peers build -o ../../../bin/peers .
+	@./bin/peers -db '$(PEERS_DB)'
+
+.PHONY: bench-steady
+bench-steady: ## measure single appends at a steady rate over HTTP, on the server that runs on 127.0.0.1:8080
+	go -C tools/bench run ./steady
+
 BENCH_ROWS ?= 10000000
 .PHONY: bench-latency
 bench-latency: ## measure how long single appends take until answered and until applied, at two loads, on both databases

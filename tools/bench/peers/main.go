@@ -75,7 +75,7 @@ func main() {
 	if *server != "" {
 		peers = append(peers,
 			peer{"outboxweb, PostgreSQL", func(ctx context.Context) (func([]job) error, error) {
-				return nil, outboxweb(ctx, *program, "--journal-db", *server)
+				return nil, outboxweb(ctx, "PostgreSQL", *program, "--journal-db", *server)
 			}},
 			peer{"river, PostgreSQL", func(ctx context.Context) (func([]job) error, error) { return openRiver(ctx, *server) }},
 			peer{"watermill, PostgreSQL", func(ctx context.Context) (func([]job) error, error) { return openWatermill(ctx, *server) }})
@@ -104,7 +104,7 @@ func (p peer) run(ctx context.Context) error {
 }
 
 // outboxweb prints what its own benchmark measures.
-func outboxweb(ctx context.Context, program string, where ...string) error {
+func outboxweb(ctx context.Context, database, program string, where ...string) error {
 	cmd := exec.CommandContext(ctx, program, append([]string{"bench", "--json", "--only", "append_batches", "--scale", "0.5"}, where...)...)
 	out, err := cmd.Output()
 	if err != nil {
@@ -117,7 +117,7 @@ func outboxweb(ctx context.Context, program string, where ...string) error {
 	}
 	err = json.Unmarshal(out, &result)
 	for _, r := range result.Results {
-		fmt.Printf("%-24s %8.0f/s\n", "outboxweb "+where[0][2:3], r.EventsPerSecond)
+		fmt.Printf("%-24s %8.0f/s\n", "outboxweb, "+database, r.EventsPerSecond)
 	}
 	return err
 }
