@@ -135,7 +135,7 @@ type Blocked struct {
 // CampaignFilter selects campaigns for a page. Zero fields select all.
 type CampaignFilter struct {
 	State   State        `json:"state" validate:"omitempty,state" placeholder:"S" values:"campaign-state" help:"Only campaigns in this state: diverged, blocked, paused, failing, unverifiable, drifted, lagging or current."`
-	Sort    CampaignSort `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id" label:"Order" kong:"-"` // trouble has those that need attention first
+	Sort    CampaignSort `json:"sort" validate:"omitempty,oneof=id trouble lag age" api:"default=id" label:"Order" kong:"-"` // trouble has those that need attention first, then those that wait, the oldest first
 	Q       string       `json:"q" validate:"id" label:"Campaign" hint:"part of its id" kong:"-"`                            // part of the id; upper and lower case differ. In the order of ids those that begin with it are first. A page looks at so many campaigns and is then partial
 	Reverse bool         `json:"reverse" api:"default=false" kong:"-"`                                                       // reverse the order
 	Cursor  string       `json:"cursor" validate:"cursor" kong:"-"`                                                          // next_cursor or prev_cursor of another page, with the same filter and order
@@ -147,7 +147,7 @@ type CampaignSort string
 
 // The orders. SortID is the default.
 const (
-	SortTrouble CampaignSort = "trouble" // those that need attention first; see Campaign.Rank
+	SortTrouble CampaignSort = "trouble" // those that need attention first, see Campaign.Rank, then those that wait, the oldest first
 	SortID      CampaignSort = "id"      // by campaign id
 	SortLag     CampaignSort = "lag"     // most events behind first
 	SortAge     CampaignSort = "age"     // oldest unapplied event first

@@ -83,7 +83,7 @@ func (q *Queue) Claim(ctx context.Context, w Worker, limits ClaimLimits) ([]Clai
 			return nil, err
 		}
 	}
-	claims, err := q.claim(ctx, w, limits, dueCampaigns)
+	claims, err := q.claim(ctx, w, limits, q.dueCampaigns)
 	if errors.Is(err, event.ErrDamaged) {
 		claims, err = q.claim(ctx, w, limits, readableDue)
 	}

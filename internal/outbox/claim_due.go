@@ -3,7 +3,9 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
@@ -79,11 +81,64 @@ func claimStep(t *store.Tx) int {
 	return WaveShares
 }
 
-// dueCampaigns reads due campaigns until their shares fill the wave. It reads (and so locks)
+// passed is the part of the index on due_at that claims need not read each time: where it begins is full of
+// entries of claims before, as long as an old transaction of others keeps PostgreSQL from removing them.
+type passed struct {
+	mu    sync.Mutex
+	slow  int       // times in a row that reading all took long
+	to    int64     // a due time
+	until time.Time // when all is read again
+}
+
+// Once reading all took longer than slowDue slowTimes in a row, it is done again after dueRest times as long. In the
+// meantime claims begin at the first due time found, less what clocks may differ by.
+const (
+	slowDue   = 20 * time.Millisecond
+	slowTimes = 2
+	dueRest   = 20
+	dueMargin = 10 * time.Second
+)
+
+// from is the due time to begin at.
+func (p *passed) from() (due int64, all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.to, !time.Now().Before(p.until)
+}
+
+// read notes how long reading all took, and the first campaign that was due.
+func (p *passed) read(took time.Duration, due []*store.CampaignRow, now int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if took < slowDue {
+		p.slow = 0
+	} else if p.slow++; p.slow >= slowTimes {
+		if len(due) > 0 {
+			now = due[0].Due.Int64
+		}
+		p.to, p.until = now-dueMargin.Microseconds(), time.Now().Add(dueRest*took)
+	}
+}
+
+// dueCampaigns reads the campaigns that have been due the longest until their shares fill the wave.
+func (q *Queue) dueCampaigns(t *store.Tx, now int64, scope campaign.Scope, limits ClaimLimits) ([]*store.CampaignRow, error) {
+	if from, all := q.passed.from(); !all {
+		if due, err := dueFrom(t, from, now, scope, limits); len(due) > 0 || err != nil {
+			return due, err
+		}
+	}
+	began := time.Now()
+	due, err := dueFrom(t, math.MinInt64, now, scope, limits)
+	if err == nil && !t.Dialect().OneWriter {
+		q.passed.read(time.Since(began), due, now)
+	}
+	return due, err
+}
+
+// dueFrom reads campaigns that are due since a time or later. It reads (and so locks)
 // few at first, and more while their shares are small.
-func dueCampaigns(t *store.Tx, now int64, scope campaign.Scope, limits ClaimLimits) ([]*store.CampaignRow, error) {
-	var due []*store.CampaignRow
-	filled, lastDue, lastID := int64(0), int64(-1<<63), ""
+func dueFrom(t *store.Tx, lastDue, now int64, scope campaign.Scope, limits ClaimLimits) (due []*store.CampaignRow, err error) {
+	filled, lastID := int64(0), ""
 	for step := claimStep(t); filled < int64(limits.Rows) && len(due) < waveCampaigns; step *= 2 {
 		want, seen := min(step, waveCampaigns-len(due)), 0
 		served, args := store.Serving(scope, now, want, lastDue, lastID)

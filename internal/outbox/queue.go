@@ -14,6 +14,7 @@ import (
 // It is safe for concurrent use, also by several processes.
 type Queue struct {
 	*store.Store
+	passed    passed
 	onFailure []func(t *store.Tx, campaign string, seq int64, f readmodel.Failure, now int64) (dies bool, err error)
 }
 

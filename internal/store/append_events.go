@@ -108,7 +108,7 @@ func (t *Tx) openCampaigns(ids []string, now int64) (map[string]*CampaignRow, er
 		switch {
 		case rows[id] != nil:
 		case t.Dialect().OneWriter:
-			rows[id] = &CampaignRow{ID: id}
+			rows[id] = &CampaignRow{ID: id, unsaved: true}
 		default:
 			made = append(made, id)
 			missing.Exec(nil, insertCampaign, id, now)
@@ -513,7 +513,7 @@ func (a *appending) save(target *appendTarget) {
 	c := target.row
 	added := c.HighWater - target.stored
 	if added == 0 {
-		if c.HighWater == 0 && c.Diverged == "" && c.CreatedAt != 0 {
+		if c.HighWater == 0 && c.Diverged == "" && !c.unsaved {
 			a.queue.Exec(nil, deleteEmptyCampaign, c.ID)
 		}
 		return

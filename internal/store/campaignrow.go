@@ -36,6 +36,7 @@ type CampaignRow struct {
 	span        string // the events applied last, see type span
 	CreatedAt   int64
 	UpdatedAt   int64
+	unsaved     bool // it has no row yet
 }
 
 // CampaignColumns are the columns that Dest scans.
@@ -170,7 +171,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)`
 // saveAppendedInto is SaveInto for a row of which only an append changed something, or that it begins.
 func (c *CampaignRow) saveAppendedInto(b *sqldb.Batch, now int64) {
 	query := updateAppended
-	if c.CreatedAt == 0 {
+	if c.unsaved {
 		query = insertAppended
 	}
 	b.Exec(nil, query, c.ID, c.HighWater, c.ChainHash, c.Head, c.HeadStatus, c.HeadNext, c.Oldest, c.Due, c.Counts.Pending, now)

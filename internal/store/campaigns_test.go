@@ -129,11 +129,8 @@ func TestCampaigns_searchLooksAtSoManyAndSaysSo(t *testing.T) {
 	f.Exec(`insert into campaigns (campaign_id, high_water_seq, applied_seq, oldest_enqueued_at, created_at, updated_at)
 with recursive n(i) as (values (1) union all select i + 1 from n where i < 20050)
 select 'c-' || substr(cast(100000 + i as text), 2), 2, case when i % 2 = 0 then 1 else 2 end, case when i % 2 = 0 then 1 end, 1, 1 from n`)
-	for _, sort := range []campaign.CampaignSort{campaign.SortID, campaign.SortTrouble} {
-		want := slices.DeleteFunc(storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns order by applied_seq, campaign_id`), func(id string) bool { return !strings.Contains(id, "9999") })
-		if sort == campaign.SortID {
-			slices.Sort(want)
-		}
+	for sort, key := range map[campaign.CampaignSort]string{campaign.SortID: "", campaign.SortTrouble: "applied_seq, "} {
+		want := storetest.Texts(t, f.JournalDB, `select campaign_id from campaigns where campaign_id like '%9999%' order by `+key+`campaign_id`)
 		page := f.campaignPager(campaign.CampaignFilter{Sort: sort, Q: "9999"})
 		must.Hold(t, page("").Partial, "a page by %s looked at all", sort)
 		mustList(t, string(sort), want, page, f.campaignPager(campaign.CampaignFilter{Sort: sort, Q: "9999", Reverse: true}))

@@ -101,35 +101,28 @@ select 'short-' || i, 'h', i, 'v', 'outbox_apply_only', $1, $1 from n`, f.Clock.
 	must.Equal(t, names(f.FreshInstances(), f.Clock.Now()), "holder silent 1, new running 0, young silent 0", "after a week the instances")
 }
 
-func TestSnapshot_isTakenAnewAfterASecond(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var c store.Snapshot[int]
-		taken := 0
-		for _, want := range []int{1, 1, 2} {
-			must.Equal(t, must.Get(c.Get(t.Context(), func() (int, error) { taken++; return taken, nil })).Or(t), want, "got reading")
-			<-time.After(600 * time.Millisecond)
-		}
-	})
-}
-
 // What was read before an action would show an operator that it had no effect.
-func TestSnapshot_othersGetTheLastWhileItIsTakenUnlessForgotten(t *testing.T) {
+func TestSnapshot_isTakenAnewAfterASecondAndWhenForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c store.Snapshot[int]
 		get := func(taken int, wait <-chan time.Time) int {
 			return must.Get(c.Get(t.Context(), func() (int, error) { <-wait; return taken, nil })).Or(t)
 		}
-		get(1, time.After(time.Second))
+		for taken, want := range []int{0, 0, 2} {
+			must.Equal(t, get(taken, time.After(0)), want, "reading", taken)
+			<-time.After(600 * time.Millisecond)
+		}
+		<-time.After(time.Second)
+		get(3, time.After(time.Second))
 		<-time.After(10 * time.Second)
 		slow := make(chan time.Time)
-		must.Equal(t, get(2, slow), 1, "what takes long")
+		must.Equal(t, get(4, slow), 3, "what takes long")
 		synctest.Wait()
-		must.Equal(t, get(3, nil), 1, "while another reads")
+		must.Equal(t, get(5, nil), 3, "while another reads")
 		c.Forget()
 		go close(slow)
-		must.Equal(t, get(3, time.After(0)), 3, "after an action")
+		must.Equal(t, get(5, time.After(0)), 5, "after an action")
 	})
 }
 

@@ -57,7 +57,14 @@ func (c *Snapshot[T]) Get(ctx context.Context, take func() (T, error)) (T, error
 		database.CostOf(ctx).Snapshot(true)
 		return last.value, last.err
 	} else if last.slow {
-		go c.read(context.Background(), take)
+		go func() {
+			defer func() {
+				if recover() != nil {
+					c.last.Store(nil) // the next caller meets it itself
+				}
+			}()
+			c.read(context.Background(), take)
+		}()
 		return last.value, last.err
 	}
 	last = c.read(ctx, take)
