@@ -85,7 +85,7 @@ func TestCampaigns_pagesVisitEveryMatchOnceInOrder(t *testing.T) {
 					}
 				}
 				slices.SortStableFunc(want, compare)
-				for _, limit := range []int{1, 3, 200} {
+				for _, limit := range []int{1, 5} {
 					filter := campaign.CampaignFilter{Sort: sort, State: state, Q: q, Limit: limit}
 					turned := filter
 					turned.Reverse = true
