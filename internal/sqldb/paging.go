@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,7 +87,7 @@ func Newest[T any](name string, query Ways, scan func(Row) (T, error), id func(T
 type Ways struct {
 	Up, Down string
 	// Edge reads the key of the last item that the query looked at, if it selects among so many at a time, and
-	// nothing if there were fewer. It has the parameters of the query.
+	// nothing if there were fewer. It has the parameters of the query. The key is a number and a text.
 	Edge *Ways
 }
 
@@ -179,15 +178,10 @@ func (l *List[T]) Read(t Reader, from Place, limit int) (Stretch[T], error) {
 
 // edge reads the key of the last item that a step looked at, and reports whether there may be more.
 func (l *List[T]) edge(t Reader, s *Stretch[T], query string, args []any) (more bool, err error) {
-	dest := make([]any, len(l.Low))
-	for i, low := range l.Low {
-		dest[i] = reflect.New(reflect.TypeOf(low)).Interface()
-	}
-	if more, err = t.One(dest, query, args...); more {
-		s.Looked = make([]any, len(dest))
-		for i := range dest {
-			s.Looked[i] = reflect.ValueOf(dest[i]).Elem().Interface()
-		}
+	var number int64
+	var text string
+	if more, err = t.One([]any{&number, &text}, query, args...); more {
+		s.Looked = []any{number, text}
 	}
 	return more, err
 }

@@ -287,8 +287,8 @@ func (a *appending) insert(e *newEvent) (existing *event.Event, err error) {
 	}
 	e.result.Position = a.head + 1
 	if _, err = a.t.Exec(insertAt, append([]any{e.result.Position}, e.columns...)...); err == nil {
-		a.head++
-		a.fresh = append(a.fresh, event.Event{Position: e.result.Position, ChainHash: e.chain})
+		err = a.placed(e)
+		a.head = e.result.Position
 	} else if errors.Is(err, sqldb.ErrKeyTaken) {
 		stored, found, failed := a.t.event(selectEventByID, e.result.CampaignID, e.result.EventID)
 		if failed != nil || found {

@@ -183,7 +183,6 @@ var postgresScans = []scan{
 	{"seq scan of rehearsals", "r.failed_seq is null", "what shadow mode found, once per shared snapshot"},
 	{"seq scan of campaigns", "r.failed_seq is null", "likewise"},
 	{"scan by campaigns_paused", "paused_at is not null", "the campaigns that operators stopped"},
-	{"scan by verifications_found", ") as looked", "what is not as it should be alone, up to the limit"},
 	{"seq scan of samples", "samples", "as long as there are few of them"},
 	{"scan by samples_pkey", "samples", "the last sample, or those of a day"},
 	{"seq scan of campaign_samples", "campaign_samples", "as long as there are few of them"},

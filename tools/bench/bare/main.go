@@ -1,4 +1,4 @@
-// Command bare runs outboxweb bench, and measures beside each drain the bare driver on a backlog of the same
+// Command bare runs outboxweb bench, and measures beside each drain and batch of appends the bare driver on a backlog of the same
 // size: what the storage allows without leases, checks and recovery. The ratio is the cost of the guarantees.
 //
 //	go run ./bare -outboxweb ../../bin/outboxweb -dir ../..
@@ -96,12 +96,12 @@ func (b *bench) outboxweb(ctx context.Context, settings []string, in io.Reader, 
 	return cmd.Run()
 }
 
-// drain fills new databases with the backlog of a measurement, and drains them.
+// measure does what a measurement did with the bare driver, on new databases: it drains their backlog, or appends.
 func (b *bench) measure(ctx context.Context, m measured) (took time.Duration, err error) {
 	l, loops, run := backlog{1, m.Events, strings.Contains(m.Name, "_random")}, 2, drainWith
 	switch {
 	case strings.HasPrefix(m.Name, "append_"):
-		l.events, loops, run = 1, 1, func(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
+		l.events, run = 1, func(ctx context.Context, loops []*bareLoop) (time.Duration, error) {
 			return loops[0].append(ctx, m.Events)
 		}
 	case strings.Contains(m.Name, "_100x1k"):
@@ -112,10 +112,7 @@ func (b *bench) measure(ctx context.Context, m measured) (took time.Duration, er
 		l.campaigns = m.Events
 	}
 	if b.server != "" {
-		if strings.HasSuffix(m.Name, "_4_workers") || strings.HasSuffix(m.Name, "_2_instances") {
-			loops = 4
-		}
-		if strings.HasSuffix(m.Name, "_1_worker") {
+		if loops = 4; strings.HasPrefix(m.Name, "append_") || strings.HasSuffix(m.Name, "_1_worker") {
 			loops = 1
 		}
 		return b.onServer(ctx, l, loops, run)

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +43,9 @@ func main() {
 	flag.IntVar(&l.campaigns, "campaigns", 100_000, "campaigns with random ids")
 	flag.DurationVar(&l.lasts, "for", time.Minute, "how long")
 	flag.Parse()
-	if err := l.run(context.Background()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := l.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "steady:", err)
 		os.Exit(1)
 	}
@@ -63,8 +66,12 @@ func (l *load) run(ctx context.Context) error {
 				}
 				// Measured from when the call was due, so that a slow server does not lower its own load.
 				due := began.Add(time.Duration(n) * time.Second / time.Duration(l.rate))
-				time.Sleep(time.Until(due))
-				errs[c] = l.append(ctx, n, due, &waits)
+				select {
+				case <-time.After(time.Until(due)):
+					errs[c] = l.append(ctx, n, due, &waits)
+				case <-ctx.Done():
+					errs[c] = ctx.Err()
+				}
 			}
 		})
 	}
