@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/engine"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -26,6 +27,7 @@ type reportCmd struct {
 // report is the command's output.
 type report struct {
 	Summary campaign.Summary `json:"summary"`
+	Tonight campaign.Tonight `json:"tonight"`
 	Rows    []campaign.Row   `json:"rows"`
 }
 
@@ -38,6 +40,13 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 		return err
 	}
 	r.Summary = facts.Summary
+	settings, err := section(&a.Common, alertsKey, alerts.Parse)
+	if err != nil {
+		return err
+	}
+	if r.Tonight, err = st.Alerts(settings, version, nil).Tonight(ctx, r.Summary); err != nil {
+		return err
+	}
 	filtered := outbox.RowsBy.Asks(c.Filter) || c.Limit > 0
 	if filtered {
 		if r.Rows, err = c.rows(ctx, a, st); err != nil {
@@ -55,7 +64,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 	if err != nil {
 		return err
 	}
-	printSummary(a.out, r.Summary, blocked, causes)
+	printSummary(a.out, r, blocked, causes)
 	if !filtered {
 		return nil
 	}
@@ -83,7 +92,8 @@ const (
 	itemsShown   = 3 // of a finding
 )
 
-func printSummary(w io.Writer, s campaign.Summary, blocked []campaign.Blocked, causes campaign.ErrorGroups) {
+func printSummary(w io.Writer, r report, blocked []campaign.Blocked, causes campaign.ErrorGroups) {
+	s := r.Summary
 	fmt.Fprintf(w, "%s, as of %s\n\n", s.Mode, s.AsOf.UTC().Format(time.RFC3339))
 	t := table(w)
 	for _, f := range s.Findings {
@@ -111,6 +121,8 @@ func printSummary(w io.Writer, s campaign.Summary, blocked []campaign.Blocked, c
 	fmt.Fprintln(t, "oldest event\t"+oldestLine(s.Oldest, s.AsOf))
 	fmt.Fprintln(t, "oldest retryable\t"+oldestLine(s.OldestRetryable, s.AsOf))
 	fmt.Fprintf(t, "lag\t%s, %s\n", event.Count(s.Lag.Events, "event", "events"), event.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
+	fmt.Fprintln(t, "empty\t"+s.Outlook.Sentence())
+	fmt.Fprintln(t, "left alone\t"+r.Tonight.Text())
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", event.Number(s.Campaigns.Total),
 		event.Number(s.Campaigns.Lagging), event.Number(s.Campaigns.Blocked), event.Number(s.Campaigns.Paused), event.Number(s.Campaigns.Diverged), event.Number(s.Campaigns.Drifted), event.Number(s.Campaigns.Unverifiable))
 	fmt.Fprintln(t, "worker\t"+workerLine(s))
@@ -170,6 +182,9 @@ func workerLine(s campaign.Summary) string {
 	}
 	if !s.Worker.Campaigns.Every() {
 		seen += ", serving only campaigns that match " + s.Worker.Campaigns.String()
+	}
+	if idle := s.AsOf.Sub(*s.Worker.LastSeen); idle > campaign.Recent && s.Throughput == (campaign.Throughput{}) {
+		return "running, idle: it last had work " + event.Age(idle) + " ago" + strings.TrimPrefix(seen, "last seen "+event.Age(idle)+" ago")
 	}
 	return fmt.Sprintf("running, %s, %.0f applied/s, %.0f failed/s", seen, s.Throughput.AppliedPerSecond, s.Throughput.FailedPerSecond)
 }

@@ -197,7 +197,7 @@ func TestReport_saysWhatIsKnownOfTheWorker(t *testing.T) {
 		running bool
 		want    string
 	}{
-		campaign.ProcessAlive:   {true, "running, last seen 1 min ago"},
+		campaign.ProcessAlive:   {true, "running, idle: it last had work 1 min ago"},
 		campaign.ProcessUnknown: {true, "last seen 1 min ago on another host: idle, or gone"},
 		campaign.ProcessGone:    {false, "none is running, last seen at work 1 min ago"},
 	} {

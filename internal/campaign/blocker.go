@@ -64,6 +64,7 @@ type Surroundings struct {
 	Mode   Mode
 	Worker *WorkerSummary // nil when the state of workers is unknown
 	Pace   float64        // in applied events per second, see Pace; 0 when unknown
+	Empty  string         // when all that workers apply is applied, as in Outlook
 	// OtherBuilt goes on that rows differ from the journal, where other versions built them; empty otherwise.
 	OtherBuilt string
 	Rejecting  map[string][]string // sources with a rejected row that blocks a campaign, by campaign
@@ -76,7 +77,9 @@ type Explanation struct {
 	// it; unserved: no running instance serves it
 	Blocker     Blocker    `json:"blocker"`
 	ClaimableAt *time.Time `json:"claimable_at"` // when a worker may claim it if nothing but time passes; nil when time alone changes nothing
-	Why         string     `json:"why"`          // one sentence on why it is or is not progressing, without a final period
+	// when its events are applied at the latest, if all goes on as in the last seconds: "now", "4 min", "never" without an operator, or "unknown"
+	Empty string `json:"empty"`
+	Why   string `json:"why"` // one sentence on why it is or is not progressing, without a final period
 }
 
 // ClaimFacts returns the facts that decide whether a worker may claim the campaign.
@@ -105,7 +108,13 @@ func (c Campaign) Explain(now time.Time, around Surroundings) Explanation {
 	} else if (hold == BlockerNone || hold == BlockerBackoff) && !around.Worker.serves(c.CampaignID) {
 		hold, until = BlockerUnserved, 0
 	}
-	e := Explanation{Blocker: hold, Why: c.why(hold, now, around)}
+	e := Explanation{Blocker: hold, Why: c.why(hold, now, around), Empty: cmp.Or(around.Empty, "unknown")}
+	switch {
+	case c.LagEvents() == 0:
+		e.Empty = "now"
+	case hold == BlockerDiverged || hold == BlockerDead || hold == BlockerPaused || hold == BlockerUnserved || around.Mode == ModeShadow:
+		e.Empty = "never"
+	}
 	if found := c.verifyText(around); found != "" && c.LagEvents() == 0 && hold == BlockerEmpty {
 		e.Why = found
 	} else if found != "" {

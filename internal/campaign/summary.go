@@ -28,6 +28,7 @@ type Summary struct {
 	Campaigns    CampaignCounts `json:"campaigns"`
 	Lag          Lag            `json:"lag"`
 	Throughput   Throughput     `json:"throughput"`
+	Outlook      Outlook        `json:"outlook"`
 	Worker       WorkerSummary  `json:"worker"`
 	OtherJournal bool           `json:"other_journal"` // the projections have events that the journal lacks: it is the wrong journal, or an older copy
 	// what is wrong with the databases themselves, as far as this process knows
@@ -70,7 +71,7 @@ const RightJournalFirst = "the journal may be the wrong one or an older copy: ch
 
 // Surroundings returns the state that every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings {
-	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt(), Rejecting: s.Rejecting}
+	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt(), Rejecting: s.Rejecting, Empty: s.Outlook.Empty}
 }
 
 // otherBuilt goes on that rows differ from the journal: other versions built rows than those that apply events
@@ -131,8 +132,9 @@ type Lag struct {
 
 // Throughput is a recent rate, in events per second.
 type Throughput struct {
-	AppliedPerSecond float64 `json:"applied_per_second"`
-	FailedPerSecond  float64 `json:"failed_per_second"`
+	AppliedPerSecond  float64 `json:"applied_per_second"`
+	FailedPerSecond   float64 `json:"failed_per_second"`
+	AppendedPerSecond float64 `json:"appended_per_second"` // to the whole journal, by all processes
 }
 
 // WorkerSummary says whether workers are running.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/web/templates/system"
 )
 
@@ -23,5 +24,17 @@ func (s *server) routeAlertsAPI() {
 		summary: "Alert rules with their state, receivers, mutes and the last messages",
 		details: "Rules and receivers are those of this server's configuration.",
 		answers: gives[alerts.AlertsView]("the state of alerts"),
+	})
+	s.apiGet("/tonight", serveJSON(s, func(r *http.Request) (campaign.Tonight, error) {
+		facts, err := s.Facts.Read(r.Context())
+		if err != nil {
+			return campaign.Tonight{}, err
+		}
+		return s.Alerts.Tonight(r.Context(), facts.Summary)
+	}), endpoint{
+		id: "getTonight", tag: tagAlerts,
+		summary: "Whether the system may be left alone",
+		details: "Judged by what is wrong, what becomes of the backlog at the pace of the last seconds, and who is told of what this server's rules find.",
+		answers: gives[campaign.Tonight]("whether, and why"),
 	})
 }

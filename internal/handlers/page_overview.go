@@ -200,6 +200,12 @@ func (s *server) queryOverview(ctx context.Context, over samples.Range) (v overv
 			v.Rebuilt = rebuilds.Items[0].ID
 		}
 	}
+	if v.Pace, err = s.Samples.Pace(ctx); err != nil {
+		return v, err
+	}
+	if v.Tonight, err = s.Alerts.Tonight(ctx, v.Summary); err != nil {
+		return v, err
+	}
 	v.Acts, err = s.Store.LatestActs(ctx, operator.AuditFilter{Outcome: operator.AuditDone, Limit: activityShown})
 	return v, err
 }
@@ -221,7 +227,7 @@ func (s *server) causes(ctx context.Context) (groups []campaign.AssessedGroup, a
 func (s *server) overviewFrame(r *http.Request, v sharedOverview) ui.Page {
 	p := s.actingPage(r, "Overview", "Overview", "")
 	p.Around, p.Loaded = v.Summary.Surroundings(), v.Summary.Built(s.Projections)
-	p.Findings = v.Summary.Findings
+	p.Around.Pace, p.Findings = v.Pace, v.Summary.Findings
 	p.AsOf, p.Self, p.Twin = v.Summary.AsOf, s.linksOf(r).Overview(), s.linksOf(r).API().Summary()
 	return p
 }

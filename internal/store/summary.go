@@ -163,6 +163,7 @@ select coalesce(sum(pending), 0), coalesce(sum(processing), 0), coalesce(sum(fai
   count(*) filter (where diverged <> ''),
   count(*) filter (where lease_owner <> '' and lease_expires_at > $1),
   coalesce(sum(high_water_seq - applied_seq), 0),
+  coalesce(sum(high_water_seq - applied_seq) filter (where ` + retryable + served + `), 0),
   min(oldest_enqueued_at),
   min(oldest_enqueued_at) filter (where ` + retryable + served + `),
   min(coalesce(due_at, oldest_enqueued_at)) filter (where oldest_enqueued_at is not null and ` + retryable + served + `),
@@ -216,6 +217,7 @@ func (s *Store) Summarize(ctx context.Context) (campaign.Summary, error) {
 	}
 	err := s.journal.Read(ctx, func(t *Tx) error {
 		var oldest, retryable, due sql.NullInt64
+		var waiting int64
 		var err error
 		if sum.Instances, err = t.instances(); err != nil {
 			return err
@@ -234,7 +236,7 @@ func (s *Store) Summarize(ctx context.Context) (campaign.Summary, error) {
 		sum.Campaigns.Total, sum.Events, sum.Campaigns.Skips = all.campaigns, all.events, all.skips
 		_, err = t.One([]any{&sum.Counts.Pending, &sum.Counts.Processing, &sum.Counts.Failed, &sum.Counts.Dead,
 			&sum.Campaigns.Lagging, &sum.Campaigns.Blocked, &sum.Campaigns.Paused, &sum.Campaigns.Diverged, &sum.Campaigns.Leased,
-			&sum.Lag.Events, &oldest, &retryable, &due, &sum.Campaigns.Unserved}, selectBehind(served), args...)
+			&sum.Lag.Events, &waiting, &oldest, &retryable, &due, &sum.Campaigns.Unserved}, selectBehind(served), args...)
 		if err != nil {
 			return err
 		}
@@ -257,6 +259,7 @@ func (s *Store) Summarize(ctx context.Context) (campaign.Summary, error) {
 		if sum.OldestRetryable, sum.Lag.RetryableSeconds, err = t.oldest(selectOldestRetryable+served, retryable, args); err != nil {
 			return err
 		}
+		sum.Outlook = sum.OutlookOf(waiting)
 		for _, add := range additions {
 			if err := add(t, &sum); err != nil {
 				return err
@@ -305,6 +308,7 @@ func describeWorkers(sum *campaign.Summary, now int64) {
 		if sqldb.At(now).Sub(i.LastSeen) < campaign.Recent {
 			sum.Throughput.AppliedPerSecond += i.Rates.AppliedPerSecond
 			sum.Throughput.FailedPerSecond += i.Rates.FailedPerSecond
+			sum.Throughput.AppendedPerSecond = max(sum.Throughput.AppendedPerSecond, i.Rates.AppendedPerSecond)
 		}
 	}
 	sum.Worker.Campaigns = campaign.Together(served...)

@@ -9,6 +9,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/loop"
+	"github.com/outboxweb/outboxweb/internal/store"
 )
 
 // heartbeat is the content of the last heartbeat. On SQLite an idle worker writes none, to
@@ -19,6 +20,28 @@ type heartbeat struct {
 	mu    sync.Mutex
 	state campaign.InstanceState
 	at    time.Time
+	heads []headAt // of the last appendedOver, the oldest first
+}
+
+// headAt is the journal's last position at a time.
+type headAt struct {
+	position int64
+	at       time.Time
+}
+
+// appendedOver is how long the rate of appends is measured: longer than heartbeats are apart, since appends come
+// in bursts.
+const appendedOver = 10 * time.Second
+
+// saw adds the journal's last position, and returns the rate at which events were appended.
+func (b *heartbeat) saw(position int64) (perSecond float64) {
+	now := time.Now()
+	for len(b.heads) > 1 && now.Sub(b.heads[1].at) >= appendedOver {
+		b.heads = b.heads[1:]
+	}
+	b.heads = append(b.heads, headAt{position, now})
+	first := b.heads[0]
+	return max(float64(position-first.position), 0) / max(now.Sub(first.at).Seconds(), 0.001)
 }
 
 // arrive writes the worker's first heartbeat. Workers of this host whose process is gone are
@@ -47,6 +70,10 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 			}
 		}
 	}
+	head, err := store.Reading(ctx, w.Store, "", (*store.Tx).HeadPosition)
+	if err != nil {
+		return false, err
+	}
 	w.beat.mu.Lock()
 	defer w.beat.mu.Unlock()
 	next := w.beat.state
@@ -55,6 +82,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	w.beat.state, w.beat.at = next, now
+	w.beat.saw(head)
 	w.Store.SetHere(next.ID)
 	w.Store.Changed() // a summary from before says that no worker is running
 	return false, w.Store.Loaded(ctx, next, w.definitions())
@@ -85,6 +113,11 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	if err := w.Store.InPlace(); err != nil {
 		return false, err
 	}
+	head, err := store.Reading(ctx, w.Store, "", (*store.Tx).HeadPosition)
+	if err != nil {
+		return false, err
+	}
+	next.Rates.AppendedPerSecond = w.beat.saw(head)
 	last := w.beat.state
 	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
 		w.beat.at = time.Now()

@@ -239,6 +239,7 @@ func MainCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
 	}
 	waiting := Chart{name: "Waiting rows", meaning: sampledAs(w), headline: ui.Num(s.Counts.Total()), link: p.Links.Rows(campaign.RowFilter{}), unit: unitCount,
 		layers: []layer{status(event.Dead), status(event.Failed), status(event.Processing), status(event.Pending)}}
+	waiting.note = "empty: " + s.Outlook.Empty
 	applied := Chart{name: "Applied", meaning: perMinute(w), peakOf: "applied", link: p.Links.Instances(), unit: unitCount, counted: true, headline: ui.Rate(s.Throughput.AppliedPerSecond) + "/s",
 		layers: []layer{
 			{class: "f-current", label: "applied", values: points(h, func(x samples.Point) float64 { return float64(x.Applied) / x.Minutes() })},
@@ -261,6 +262,27 @@ func MainCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
 		oldest.headline, oldest.note, oldest.link = event.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), s.Oldest.CampaignID, p.Links.Event(s.Oldest.CampaignID, s.Oldest.Seq)
 	}
 	return marked([]Chart{waiting, applied, latency, oldest}, h)
+}
+
+// OverviewCharts are the first of MainCharts.
+func OverviewCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
+	return MainCharts(p, s, h)[:2]
+}
+
+// Latency is the time from append to applied, of half and of nearly all events that were applied last; empty if
+// unknown.
+func Latency(h samples.History) (p50, p99 string) {
+	last := func(label string) string {
+		for _, l := range latencyLayers(h) {
+			for _, v := range slices.Backward(l.values) {
+				if v != nil && l.label == label {
+					return valueText(*v, unitSeconds)
+				}
+			}
+		}
+		return ""
+	}
+	return last("p50"), last("p99")
 }
 
 func latencyLayers(h samples.History) (layers []layer) {

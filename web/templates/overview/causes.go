@@ -1,6 +1,8 @@
 package overview
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -10,7 +12,9 @@ import (
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/samples"
+	"github.com/outboxweb/outboxweb/web/templates/charts"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
@@ -26,6 +30,7 @@ type causeView struct {
 	campaign.AssessedGroup
 	Shown int             // the maximum number of campaigns to name
 	Own   bool            // the block is on the page of failures
+	Lead  bool            // it comes first of what needs attention: the only one with a button that leads the way
 	After *samples.Marker // the last deploy before it; nil if none is known
 	// Explained is why one of its events fails, where the page shows it alone; nil if it is not known
 	Explained *projection.EventExplanation
@@ -136,13 +141,18 @@ func (c causeView) statement(p ui.Page) ui.URL {
 	return ""
 }
 
-// rehearseClass makes the rehearsal the way forward where the statement is shown already, or where only
-// some campaigns were rehearsed.
-func (c causeView) rehearseClass() string {
-	if c.Explained != nil || c.Remedy() == campaign.RemedyRehearse {
+// primary is the class of the button that leads the way, where the block has one.
+func (c causeView) primary(leads bool) string {
+	if leads && (c.Own || c.Lead) {
 		return "primary"
 	}
 	return ""
+}
+
+// rehearseClass makes the rehearsal the way forward where the statement is shown already, or where only
+// some campaigns were rehearsed.
+func (c causeView) rehearseClass() string {
+	return c.primary(c.Explained != nil || c.Remedy() == campaign.RemedyRehearse)
 }
 
 // rowsLink lists the rows of the error. Of events that would fail there is no list: its page names the worst.
@@ -192,27 +202,44 @@ func clockTime(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04") + " UTC"
 }
 
-// heroNumbers are the events behind, the age of the oldest event that workers retry, and the
-// failing causes.
+// heroNumbers are what an operator reads first: how much is behind, when that will be over, how long an event
+// takes, and how much of the read models is proven right.
 func heroNumbers(p ui.Page, v Overview) []cell {
-	s := v.Summary
-	behind := cell{number: ui.Num(s.Lag.Events), name: ui.Verb(s.Lag.Events, "event behind", "events behind"), sub: "in " + ui.Count(s.Campaigns.Lagging, "campaign", "campaigns"),
-		meaning: "Events that are not applied yet", testID: "events-behind", hue: string(campaign.StateLagging), zero: s.Lag.Events == 0,
-		link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortLag})}
+	s, o := v.Summary, v.Summary.Outlook
+	behind := cell{number: ui.Num(s.Lag.Events), name: "Behind", meaning: "Events that are not applied yet", testID: "events-behind",
+		hue: string(campaign.StateLagging), zero: s.Lag.Events == 0, link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortLag})}
+	if !behind.zero {
+		behind.sub = "in " + ui.Count(s.Campaigns.Lagging, "campaign", "campaigns")
+	}
+	if g := o.PerSecond(); o.Empty != "now" && max(g, -g) >= 0.05 {
+		behind.sub += " · " + map[bool]string{true: "+", false: "−"}[g > 0] + ui.Rate(max(g, -g)) + "/s"
+	}
 	if slices.ContainsFunc(s.Held, campaign.HeldProjection.Lacks) {
 		behind.sub += ", live projections only"
 	}
-	oldest := cell{number: "–", name: "oldest retryable", sub: "no event waits for a worker",
-		meaning: "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)",
-		testID:  "retryable-age", hue: string(campaign.StateLagging), zero: true, link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge})}
-	if o := s.OldestRetryable; o != nil {
-		oldest.number, oldest.sub, oldest.zero, oldest.link = event.Age(p.Now.Sub(o.EnqueuedAt)), "in "+o.CampaignID, false, p.Links.Event(o.CampaignID, o.Seq)
+	empty := cell{number: o.Empty, name: "Empty in", sub: o.Says, meaning: "When workers will have applied what waits, at the pace of the last seconds", testID: "empty-in",
+		hue: string(event.Dead), zero: o.Empty != "never", link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge})}
+	if o.Empty == "never" && o.Waiting == 0 {
+		empty.sub = event.Number(o.Held) + " wait for an operator; the rest: now"
 	}
-	n := len(v.Causes)
-	causes := cell{number: strconv.Itoa(n), name: ui.Verb(int64(n), "failing cause", "failing causes"), sub: "blocking " + ui.Count(s.Campaigns.Blocked, "campaign", "campaigns"),
-		meaning: "Different errors of failed and dead rows", testID: "failing-causes", hue: string(event.Dead), zero: n == 0, link: p.Links.Failures()}
-	if v.Found.More {
-		causes.number += "+"
+	p50, p99 := charts.Latency(v.History)
+	latency := cell{number: cmp.Or(p50, "none yet"), name: "Append to applied", meaning: "Median of the last time that events were applied", testID: "append-to-applied", zero: true, hue: string(event.Processing), link: p.Links.Charts()}
+	if p99 != "" {
+		latency.sub = "p99 " + p99 + " · "
 	}
-	return []cell{behind, oldest, causes}
+	latency.sub += ui.Rate(s.Throughput.AppliedPerSecond) + " applied/s"
+	return []cell{behind, empty, latency, v.proven(p)}
+}
+
+// proven is how many of the campaigns the last verify of all found right, and that still exist.
+func (v Overview) proven(p ui.Page) cell {
+	c := cell{number: "not yet", name: "Read models proven right", sub: "no verify has compared all campaigns lately", meaning: "Campaigns whose rows a verify of all found to be what the journal makes, with no drift known since", testID: "proven",
+		hue: string(campaign.StateDrifted), zero: true, link: p.Links.Runs(replay.RunFilter{Kind: replay.RunVerify})}
+	if r, total := v.Verified, v.Summary.Campaigns.Total; r != nil && total > 0 {
+		wrong := max(r.Counts.Drifted, v.Summary.Campaigns.Drifted) + r.Counts.NotCompared + r.Counts.Failed
+		right := max(r.Campaigns.Done-wrong, 0)
+		c.number = strconv.FormatFloat(math.Floor(float64(right)/float64(max(total, r.Campaigns.Done))*1000)/10, 'f', -1, 64) + " %"
+		c.sub, c.link, c.zero = "of campaigns, "+ui.Relative(*r.FinishedAt, p.Now), p.Links.RunOf(r.ID), right == total
+	}
+	return c
 }

@@ -70,15 +70,6 @@ func TestDeployBefore_isNotOneWhoseErrorIsOlder(t *testing.T) {
 	}
 }
 
-func TestCounts_ofOneAreSingular(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int64][2]string{1: {"event behind", "failing cause"}, 2: {"events behind", "failing causes"}} {
-		v := Overview{Summary: campaign.Summary{Lag: campaign.Lag{Events: n}}, Causes: make([]campaign.AssessedGroup, n)}
-		numbers := heroNumbers(ui.Page{}, v)
-		must.Hold(t, numbers[0].name == want[0] && numbers[2].name == want[1], "%d: %q, %q", n, numbers[0].name, numbers[2].name)
-	}
-}
-
 func TestFailuresView_foldsALongListThatRepeatsTheCauses(t *testing.T) {
 	t.Parallel()
 	open := campaign.FailureFilter{Status: campaign.FailureOpen, Limit: 50}

@@ -18,44 +18,61 @@ type cell struct {
 	link                                           ui.URL
 }
 
-func stripCells(p ui.Page, s campaign.Summary) []cell {
-	var cells []cell
-	for _, status := range event.Statuses {
-		n := s.Counts.Of(status)
-		cells = append(cells, cell{name: string(status), glyph: ui.StatusGlyph(status), hue: string(status), number: ui.Num(n),
-			meaning: "Rows that " + statusMeaning(status), testID: "count-" + string(status), zero: n == 0, link: p.Links.Rows(campaign.RowFilter{Status: status})})
+// stripCells are the counts that are not zero, and that no number above them has.
+func stripCells(p ui.Page, s campaign.Summary) (cells []cell) {
+	add := func(n int64, c cell) {
+		if n > 0 {
+			c.number = ui.Num(n)
+			cells = append(cells, c)
+		}
 	}
-	states := []struct {
-		state   campaign.State
-		n       int64
-		meaning string
-		testID  string
+	for _, status := range event.Statuses {
+		add(s.Counts.Of(status), cell{name: string(status), glyph: ui.StatusGlyph(status), hue: string(status),
+			meaning: "Rows that " + statusMeaning(status), testID: "count-" + string(status), link: p.Links.Rows(campaign.RowFilter{Status: status})})
+	}
+	for _, x := range []struct {
+		state           campaign.State
+		n               int64
+		meaning, testID string
 	}{
 		{campaign.StateBlocked, s.Campaigns.Blocked, "Campaigns blocked by a permanently failed event", ""},
 		{campaign.StatePaused, s.Campaigns.Paused, "Campaigns paused by an operator", ""},
 		{campaign.StateDiverged, s.Campaigns.Diverged, "Diverged: campaigns whose projections were built from another journal", ""},
 		{campaign.StateUnverifiable, s.Campaigns.Unverifiable, "Campaigns whose journal the last verify could not replay", "count-unverifiable"},
 		{campaign.StateDrifted, s.Campaigns.Drifted, "Drift: campaigns whose live rows differed from the journal at the last verification", "count-drifted"},
-	}
-	for _, x := range states {
-		if x.state == campaign.StateUnverifiable && x.n == 0 {
-			continue // it is rare
-		}
+	} {
 		name := string(x.state)
 		if x.state == campaign.StatePaused { // projections and publishers can be, too
 			name = "paused campaigns"
 		}
-		cells = append(cells, cell{name: name, glyph: ui.StateGlyph(x.state), hue: string(x.state), number: ui.Num(x.n),
-			meaning: x.meaning, testID: x.testID, zero: x.n == 0, link: p.Links.Campaigns(campaign.CampaignFilter{State: x.state})})
+		add(x.n, cell{name: name, glyph: ui.StateGlyph(x.state), hue: string(x.state), meaning: x.meaning, testID: x.testID, link: p.Links.Campaigns(campaign.CampaignFilter{State: x.state})})
 	}
-	oldest := cell{name: "oldest event", glyph: ui.StateGlyph(campaign.StateLagging), hue: string(campaign.StateLagging), number: "none", testID: "oldest-age",
-		meaning: "Age of the oldest unapplied event", zero: true, link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge})}
-	if o := s.Oldest; o != nil {
-		oldest.number, oldest.zero, oldest.link = event.Age(p.Now.Sub(o.EnqueuedAt)), false, p.Links.Event(o.CampaignID, o.Seq)
+	age := func(name, meaning, testID string, o *campaign.Oldest) {
+		if o != nil {
+			cells = append(cells, cell{name: name, glyph: ui.StateGlyph(campaign.StateLagging), hue: string(campaign.StateLagging), number: event.Age(p.Now.Sub(o.EnqueuedAt)), testID: testID, meaning: meaning, link: p.Links.Event(o.CampaignID, o.Seq)})
+		}
 	}
-	skips := cell{name: "skipped", glyph: ui.SkippedGlyph, hue: "skipped", number: ui.Num(s.Campaigns.Skips), testID: "count-skips",
-		meaning: "Skipped events, which are never applied", zero: s.Campaigns.Skips == 0, link: p.Links.Audit(operator.AuditFilter{Action: operator.ActionSkip})}
-	return append(cells, oldest, skips)
+	age("oldest event", "Age of the oldest unapplied event", "oldest-age", s.Oldest)
+	age("oldest retryable", "Age of the oldest event that workers retry by themselves (not in a campaign that is blocked, paused, diverged or served by no running instance)", "retryable-age", s.OldestRetryable)
+	add(s.Campaigns.Skips, cell{name: "skipped", glyph: ui.SkippedGlyph, hue: "skipped", testID: "count-skips", meaning: "Skipped events, which are never applied", link: p.Links.Audit(operator.AuditFilter{Action: operator.ActionSkip})})
+	return cells
+}
+
+// health is the state of the whole, and what becomes of the backlog.
+func (v Overview) health() finding.Health {
+	h := v.Summary.Overall(v.Summary.Findings)
+	if h.Level != finding.OK && v.Summary.Campaigns.Total > 0 {
+		h.Notes = append([]string{v.Tonight.Backlog}, h.Notes...)
+	}
+	return h
+}
+
+// calm says that nothing is wrong, or that what is will be over by itself.
+func (v Overview) calm() string {
+	if v.Summary.Findings.Worst() == finding.OK {
+		return "Nothing needs attention."
+	}
+	return "Nothing needs an operator."
 }
 
 // offs are the settings that apply events otherwise, or keep changes from being made.

@@ -1,0 +1,96 @@
+package campaign
+
+import (
+	"math"
+	"time"
+
+	"github.com/outboxweb/outboxweb/internal/event"
+)
+
+// Outlook is when workers will have applied what waits, if all goes on as in the last seconds.
+type Outlook struct {
+	Waiting int64 `json:"waiting"` // events that workers apply by themselves
+	Held    int64 `json:"held"`    // events that wait for an operator: their campaign is blocked, paused, diverged or not served
+	// how fast the backlog grows, in events per second, negative while it shrinks; null while nobody measures it
+	Growth *float64 `json:"growth_per_second"`
+	// until what workers apply is applied; null if it will not be at this pace, or nobody knows
+	EmptySeconds *float64 `json:"empty_seconds"`
+	Empty        string   `json:"empty"` // when: "now", "4 min", "never", or "unknown"
+	Says         string   `json:"says"`  // why, without a final period
+}
+
+// drainedWithin is how soon a backlog is empty that is called empty now: while events come, a few always wait.
+const drainedWithin = 2 * time.Second
+
+// OutlookOf is the outlook where workers apply so many events by themselves, of all that are not applied.
+func (s Summary) OutlookOf(waiting int64) Outlook {
+	o := Outlook{Waiting: waiting, Held: s.Lag.Events - waiting, Empty: "never"}
+	in, out := s.Throughput.AppendedPerSecond, s.Throughput.AppliedPerSecond
+	if s.Worker.Running {
+		o.Growth = new(in - out)
+	}
+	held := "nothing else waits"
+	if o.Held > 0 {
+		held = event.Count(o.Held, "event waits", "events wait") + " for an operator"
+	}
+	switch n := float64(waiting); {
+	case s.Lag.Events == 0:
+		o.within(0, "nothing waits")
+	case waiting == 0:
+		o.Says = held
+	case s.Mode == ModeShadow:
+		o.Says = "the mode is shadow_only"
+	case !s.Worker.Running && !s.Worker.Starting:
+		o.Says = "no worker is running"
+	case s.DueSince != nil && s.DueSince.After(s.AsOf):
+		o.Empty, o.Says = "unknown", "all of it waits for its next attempt"
+	case out == 0:
+		o.Empty, o.Says = "unknown", "workers have applied nothing in the last seconds"
+	case n <= out*drainedWithin.Seconds():
+		o.within(n/out, held)
+	case in >= out:
+		o.Says = Rate(in) + " events/s come, and " + Rate(out) + " are applied"
+	default:
+		o.within(n/(out-in), "at "+Rate(out-in)+" events/s; "+held)
+	}
+	return o
+}
+
+// within says that the backlog is empty in so many seconds.
+func (o *Outlook) within(seconds float64, says string) {
+	o.EmptySeconds, o.Empty, o.Says = &seconds, "now", says
+	if seconds >= drainedWithin.Seconds() {
+		o.Empty = event.Age(time.Duration(min(seconds, 1e9) * float64(time.Second)))
+	}
+}
+
+// Sentence is when the backlog is empty, and why: "4 min: at 900 events/s; nothing else waits".
+func (o Outlook) Sentence() string { return o.Empty + ": " + o.Says }
+
+// Seconds are EmptySeconds; infinite if that is null.
+func (o Outlook) Seconds() float64 {
+	if o.EmptySeconds == nil {
+		return math.Inf(1)
+	}
+	return *o.EmptySeconds
+}
+
+// PerSecond is Growth; 0 if that is null.
+func (o Outlook) PerSecond() float64 {
+	if o.Growth == nil {
+		return 0
+	}
+	return *o.Growth
+}
+
+// EmptyText is Empty, and by whom.
+func (e Explanation) EmptyText() string {
+	switch e.Empty {
+	case "never":
+		return "never by itself"
+	case "now", "unknown":
+		return e.Empty
+	default:
+		return "in " + e.Empty + ", with all that waits"
+	}
+}
