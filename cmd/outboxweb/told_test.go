@@ -120,9 +120,9 @@ var states = []planted{
 	{name: "nothing", plant: func(*scene) {}, level: finding.OK, says: ``, page: "/campaigns"},
 	{name: "dead", plant: func(s *scene) { s.has("c-dead", "taken", "lost", "taken") }, level: finding.Bad, says: `blocked`, never: unblocked, alerts: "dead_rows", page: "/campaigns/c-dead"},
 	{name: "failing", plant: func(s *scene) { s.has("c-fail", "taken", "full", "taken") }, level: finding.Warn, says: `failed|failing`, never: unblocked, page: "/campaigns/c-fail"},
-	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: finding.Warn, says: `paused|\bc-p\b`, never: `(?i)nothing is paused`, page: "/campaigns/c-p"},
-	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: finding.Warn, says: `seats is paused|(?i)for all campaigns`, never: `(?i)nothing is paused|everything is applied`, page: "/projections/seats"},
-	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: finding.Warn, says: `seats is paused|for 1 campaign`, never: `(?i)nothing is paused`, page: "/campaigns/c-1"},
+	{name: "paused campaign", plant: func(s *scene) { s.has("c-p", "taken"); s.does(pause.at("c-p")) }, level: finding.Warn, says: `paused|\bc-p\b`, never: `(?i)nothing is paused`, alerts: "paused", page: "/campaigns/c-p"},
+	{name: "paused projection", plant: func(s *scene) { s.does(pauseSeats) }, level: finding.Warn, says: `seats is paused|(?i)for all campaigns`, never: `(?i)nothing is paused|everything is applied`, alerts: "paused", page: "/projections/seats"},
+	{name: "paused projection here", plant: func(s *scene) { s.does(pauseSeatsHere) }, level: finding.Warn, says: `seats is paused|for 1 campaign`, never: `(?i)nothing is paused`, alerts: "paused", page: "/campaigns/c-1"},
 	{name: "quarantined", plant: aside("quarantined"), level: finding.Bad, says: `quarantined`, alerts: "quarantine", page: "/campaigns/c-aside"},
 	{name: "behind", plant: aside("behind"), level: finding.Warn, says: `seats is (1 event )?behind`, page: "/campaigns/c-aside"},
 	{name: "diverged", plant: func(s *scene) {
@@ -141,7 +141,7 @@ var states = []planted{
 		level: finding.Bad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
 	{name: "stopped publisher", plant: publishes(fmt.Sprintf(`status = 'failed', stopped = 1, error_count = 10, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3`, ago(time.Hour))),
 		level: finding.Bad, says: `[Pp]ublisher`, alerts: "publisher", page: "/publishers/sales/partner"},
-	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: finding.Warn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, page: "/publishers/sales/partner"},
+	{name: "paused publisher", plant: func(s *scene) { publish(s); s.does(pausePartner) }, level: finding.Warn, says: `[Pp]ublisher`, never: `(?i)nothing is paused`, alerts: "paused", page: "/publishers/sales/partner"},
 	{name: "retrying publisher", plant: publishes(fmt.Sprintf(`error_count = 2, error_kind = 'destination', last_error = 'status 500', last_error_at = %d, error_position = 3, retry_at = %d`, ago(time.Minute), ago(-time.Hour))),
 		level: finding.Warn, says: `[Pp]ublisher`, page: "/publishers/sales/partner"},
 	{name: "silent instance", plant: func(s *scene) {

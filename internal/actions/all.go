@@ -39,7 +39,10 @@ var All = []Action{
 		return fmt.Sprintf("un-skipped campaign %s seq %d (%s); it will be applied like any other event", skip.CampaignID, skip.Seq, skip.EventType)
 	}),
 
-	bind(operator.ActionPause, onCampaign((*outbox.Queue).PauseCampaign), func(_ Campaign, v campaign.CampaignView) string {
+	bind(operator.ActionPause, func(ctx context.Context, a Act[Campaign, operator.CampaignPauseRequest]) (campaign.CampaignView, error) {
+		a.Command = a.Asked.Lasting(a.Command)
+		return onCampaign((*outbox.Queue).PauseCampaign)(ctx, Act[Campaign, operator.ActionRequest]{a.Features, a.Command, a.On, a.Asked.ActionRequest})
+	}, func(_ Campaign, v campaign.CampaignView) string {
 		return fmt.Sprintf("paused campaign %s: %s", v.CampaignID, v.Why)
 	}),
 	bind(operator.ActionResume, onCampaign((*outbox.Queue).ResumeCampaign), func(_ Campaign, v campaign.CampaignView) string {
@@ -81,20 +84,20 @@ var All = []Action{
 		return a.Runs.Resume(ctx, a.Command, a.On.ID, a.Projections)
 	}, nil),
 	bind(operator.ActionProjectionPause, func(ctx context.Context, a Act[Projection, campaign.PauseRequest]) (campaign.ProjectionPause, error) {
-		return a.Runs.PauseProjection(ctx, a.Command, a.On.Name, a.Asked.CampaignID, a.Projections)
+		return a.Runs.PauseProjection(ctx, a.Asked.Lasting(a.Command), a.On.Name, a.Asked.CampaignID, a.Projections)
 	}, pauseText("paused")),
-	bind(operator.ActionProjectionResume, func(ctx context.Context, a Act[Projection, campaign.PauseRequest]) (campaign.ProjectionPause, error) {
+	bind(operator.ActionProjectionResume, func(ctx context.Context, a Act[Projection, campaign.ResumeRequest]) (campaign.ProjectionPause, error) {
 		return a.Runs.ResumeProjection(ctx, a.Command, a.On.Name, a.Asked.CampaignID, a.Projections)
 	}, pauseText("resumed")),
 
-	bind(operator.ActionPublisherPause, func(ctx context.Context, a Act[Publisher, operator.ReasonRequest]) (subscription.Publisher, error) {
-		return a.Publishers.Pause(ctx, a.Command, a.On.Name.SubscriptionName)
+	bind(operator.ActionPublisherPause, func(ctx context.Context, a Act[Publisher, operator.HoldRequest]) (subscription.Publisher, error) {
+		return a.Publishers.Pause(ctx, a.Asked.Lasting(a.Command), a.On.Name.SubscriptionName)
 	}, nil),
 	bind(operator.ActionPublisherResume, func(ctx context.Context, a Act[Publisher, operator.ReasonRequest]) (subscription.Publisher, error) {
 		return a.Publishers.Resume(ctx, a.Command, a.On.Name.SubscriptionName)
 	}, nil),
-	bind(operator.ActionPublisherPauseAll, func(ctx context.Context, a Act[Publishers, operator.ReasonRequest]) (subscription.PublishersChange, error) {
-		return a.Publishers.PauseAll(ctx, a.Command, a.On.Name)
+	bind(operator.ActionPublisherPauseAll, func(ctx context.Context, a Act[Publishers, operator.HoldRequest]) (subscription.PublishersChange, error) {
+		return a.Publishers.PauseAll(ctx, a.Asked.Lasting(a.Command), a.On.Name)
 	}, nil),
 	bind(operator.ActionPublisherResumeAll, func(ctx context.Context, a Act[Publishers, operator.ReasonRequest]) (subscription.PublishersChange, error) {
 		return a.Publishers.ResumeAll(ctx, a.Command, a.On.Name)

@@ -27,6 +27,7 @@ const (
 	AlertQuarantine AlertWhat = "quarantine" // of each projection
 	AlertFailedRun  AlertWhat = "failed_run" // each of them
 	AlertDatabase   AlertWhat = "database"   // each fault of one itself
+	AlertPaused     AlertWhat = "paused"     // campaigns, and each projection and publisher
 )
 
 type alertWhat struct {
@@ -49,6 +50,7 @@ var alertWhats = []alertWhat{
 	{AlertRule{What: AlertSource, For: 2 * time.Minute}, "", "", "a source is not read", "source {key} is read again, or no longer used"},
 	{AlertRule{What: AlertQuarantine, For: time.Minute}, "", "", "a projection is quarantined", "projection {key} is not quarantined in any campaign"},
 	{AlertRule{What: AlertFailedRun}, "", "", "a run has failed", "the failed {key} run was resumed or repeated"},
+	{AlertRule{What: AlertPaused, For: 8 * time.Hour}, "", "", "a campaign, projection or publisher is paused", "the pause is over"},
 	{AlertRule{What: AlertDatabase, For: time.Minute, Urgent: true}, "", "", "something is wrong with a database itself", "the fault {key} is over"},
 }
 

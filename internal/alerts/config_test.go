@@ -54,7 +54,7 @@ func TestParse_takesOneAddressAlone(t *testing.T) {
 	must.Need(t, err == nil && len(s.Rules) == len(alerts.AlertRules()) && len(s.Receivers) == 3 && strings.Join(s.Rules[0].To, " ") == "slack webhook webhook-2", "%+v, %v", s, err)
 	must.Equal(t, s.Receivers[0].Shown, "slack+https://hooks.slack.com/…", "shows")
 	s, err = parse(t, `{to: ["https://h/x"], rules: {drift: off, instance: false, oldest_row: {over: 1h, for: 0}, pager: {what: dead_rows, over: 100, urgent: true}}}`)
-	must.Hold(t, err == nil && len(s.Rules) == 11 && s.Rules[2].OverAge == time.Hour && s.Rules[2].For == 0 && s.Rules[10].Name == "pager" && s.Rules[10].Over == 100 && s.Rules[10].Urgent && len(s.Rules[10].To) == 1, "%+v, %v", s.Rules, err)
+	must.Hold(t, err == nil && len(s.Rules) == 12 && s.Rules[2].OverAge == time.Hour && s.Rules[2].For == 0 && s.Rules[11].Name == "pager" && s.Rules[11].Over == 100 && s.Rules[11].Urgent && len(s.Rules[11].To) == 1, "%+v, %v", s.Rules, err)
 }
 
 // The examples in the documentation and on the page are valid configurations.

@@ -64,6 +64,7 @@ type Surroundings struct {
 	Mode   Mode
 	Worker *WorkerSummary // nil when the state of workers is unknown
 	Pace   float64        // in applied events per second, see Pace; 0 when unknown
+	Ends   PauseEnds      // of pauses
 	Empty  string         // when all that workers apply is applied, as in Outlook
 	// OtherBuilt goes on that rows differ from the journal, where other versions built them; empty otherwise.
 	OtherBuilt string
@@ -173,7 +174,7 @@ func (c Campaign) why(hold Blocker, now time.Time, around Surroundings) string {
 		return fmt.Sprintf("Event %d %s and %s behind it; requeue it once the cause is fixed%s",
 			c.HeadSeq, deadSince(c.HeadNextAttempt, now), rowsWait(c.BlockedBehind()), c.otherBlocker(now, around))
 	case BlockerPaused:
-		return c.whyPaused(now)
+		return c.whyPaused(now, around)
 	case BlockerEmpty:
 		return c.whyEmpty(around.Mode)
 	}
@@ -201,8 +202,8 @@ func (c Campaign) why(hold Blocker, now time.Time, around Surroundings) string {
 	return c.whyReady(now, around.Worker)
 }
 
-func (c Campaign) whyPaused(now time.Time) string {
-	return fmt.Sprintf("Paused by %s %s ago: %s", c.Paused.By, event.Age(now.Sub(c.Paused.At)), cmp.Or(c.Paused.Reason, "no reason given"))
+func (c Campaign) whyPaused(now time.Time, around Surroundings) string {
+	return fmt.Sprintf("Paused by %s %s ago%s: %s", c.Paused.By, event.Age(now.Sub(c.Paused.At)), around.Ends.Campaign(c.CampaignID), cmp.Or(c.Paused.Reason, "no reason given"))
 }
 
 // otherBlocker says what would block the campaign if its head were not dead; empty if nothing
@@ -210,7 +211,7 @@ func (c Campaign) whyPaused(now time.Time) string {
 func (c Campaign) otherBlocker(now time.Time, around Surroundings) string {
 	switch {
 	case c.Paused != nil:
-		return ". " + c.whyPaused(now)
+		return ". " + c.whyPaused(now, around)
 	case !around.Worker.serves(c.CampaignID):
 		return ". " + around.Worker.whyUnserved()
 	}

@@ -127,7 +127,7 @@ func (s Summary) HeldFindings() (all finding.List) {
 			add(FindsNotLoaded, h.Behind, "not loaded any more: its rows are not updated, and not verified").Does = strings.TrimSpace(h.AdvancedWithout())
 		}
 		if where := h.PausedWhere(); where != "" {
-			add(FindsPaused, h.PausedCampaigns, "paused "+where)
+			add(FindsPaused, h.PausedCampaigns, "paused "+where+s.PauseEnds.Projection(h.Projection))
 		}
 		if h.Behind > 0 && !h.NotLoaded {
 			if f := add(FindsBehind, h.Behind, "behind in "+h.Campaigns(h.Behind)+h.CatchUp()); h.RunID+h.BlockedByRun > 0 {

@@ -48,8 +48,14 @@ type NoteRequest struct {
 	operator.ReasonRequest
 }
 
-// PauseRequest asks for the pause or the resume of a projection. Without a campaign it covers all.
+// PauseRequest asks for the pause of a projection.
 type PauseRequest struct {
+	operator.PauseLength
+	ResumeRequest
+}
+
+// ResumeRequest asks for the resume of a projection. Without a campaign it covers all.
+type ResumeRequest struct {
 	CampaignID string `json:"campaign_id" validate:"id" name:"campaign" placeholder:"C" help:"Only in this campaign."` // empty for all campaigns
 	operator.ReasonRequest
 }

@@ -41,6 +41,8 @@ type Summary struct {
 	// Held are the projections that are paused, quarantined, behind or no longer loaded, by name; nil
 	// while the projections database cannot be read.
 	Held []HeldProjection `json:"held_projections" api:"nullable"`
+	// the pauses that end by themselves, at most 1,000, the first to end first
+	PauseEnds PauseEnds `json:"pause_ends" api:"nullable"`
 	// what is wrong now, the worst first
 	Findings finding.List `json:"findings" api:"nullable"`
 	// Rejecting are the sources with a rejected row that blocks a campaign, by campaign; at most MaxRejecting.
@@ -71,7 +73,7 @@ const RightJournalFirst = "the journal may be the wrong one or an older copy: ch
 
 // Surroundings returns the state that every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings {
-	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt(), Rejecting: s.Rejecting, Empty: s.Outlook.Empty}
+	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt(), Rejecting: s.Rejecting, Empty: s.Outlook.Empty, Ends: s.PauseEnds}
 }
 
 // otherBuilt goes on that rows differ from the journal: other versions built rows than those that apply events

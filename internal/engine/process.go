@@ -167,6 +167,11 @@ func (p *Process) Run(ctx context.Context) error {
 		})
 	}
 	part("keeping of history", func() { Keeper{p.Engine, p.KeepAudit, p.KeepHistory, p.Logger}.Run(ctx) })
+	if !p.Engine.ReadOnly() {
+		part("ends of pauses", func() {
+			loop.Loop{Name: "ends of pauses", Step: p.endPauses, Interval: func(context.Context) time.Duration { return pauseEndsEvery }, Logger: p.Logger}.Run(ctx)
+		})
+	}
 	part("alerts", func() { p.watch.Run(ctx) })
 	part("publishers", func() { publishErr = p.relay.Run(ctx) })
 	if p.intake != nil {

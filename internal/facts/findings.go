@@ -43,7 +43,7 @@ const MaxVerifications = 200
 func (f Facts) Judged(now time.Time) Facts {
 	s := f.Summary
 	f.Findings, f.Lingering = nil, nil
-	for _, of := range []finding.List{s.FaultFindings(), s.JournalFindings(), f.rowFindings(), inbound.SourceFindings(f.Sources, now), subscription.PublisherFindings(f.Publishers, now), f.driftFindings(), f.versionFindings(),
+	for _, of := range []finding.List{s.FaultFindings(), s.JournalFindings(), f.rowFindings(), inbound.SourceFindings(f.Sources, now), subscription.PublisherFindings(f.Publishers, now, s.PauseEnds), f.driftFindings(), f.versionFindings(),
 		f.quarantineFindings(), s.WorkerFindings(now), campaign.InstanceFindings(s.Instances, now), s.HeldFindings(), replay.RunFindings(f.Runs, now), operations.OperationFindings(f.Ended)} {
 		for _, one := range of {
 			if one.Level == finding.OK && one.Lingers {
@@ -79,7 +79,7 @@ func (f Facts) rowFindings() (all finding.List) {
 		all = append(all, campaign.Found(campaign.FindsCorrected, "", n, "The self-check corrected the counts of "+campaign.Campaigns(n)+" since the start"))
 	}
 	if n := s.Campaigns.Paused; n > 0 {
-		all = append(all, campaign.Found(campaign.FindsPausedHere, "", n, campaign.OfTotal(n, s.Campaigns.Total)+" paused"))
+		all = append(all, campaign.Found(campaign.FindsPausedHere, "", n, campaign.OfTotal(n, s.Campaigns.Total)+" paused"+s.PauseEnds.Campaigns()))
 	}
 	if s.Lag.Events > s.Counts.Failed+s.Counts.Dead {
 		all = append(all, campaign.Found(campaign.FindsLag, "", s.Lag.Events, event.Count(s.Lag.Events, "event", "events")+" not yet applied, in "+campaign.Campaigns(s.Campaigns.Lagging)))

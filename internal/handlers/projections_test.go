@@ -184,7 +184,7 @@ func TestProjection_pausesAreToldByPagesAndAPI(t *testing.T) {
 	s.submit("/projections/campaigns/resume", "campaign_id=c-1").want(t, 303)
 
 	s.post("/api/v1/projections/campaigns/pause", `{"reason":"all of it"}`).want(t, 200, `"campaign_id":""`)
-	s.get("/").want(t, 200, "Projection campaigns is paused for all campaigns.", `href="/projections/campaigns"`, "all of it").lacks(t, "All 2 campaigns are current.")
+	s.get("/").want(t, 200, "Projection campaigns is paused for all campaigns until ", `href="/projections/campaigns"`, "all of it").lacks(t, "All 2 campaigns are current.")
 	s.get("/metrics").want(t, 200, "\noutboxweb_paused_projections{scope=\"all\"} 1\n", "\noutboxweb_paused_projections{scope=\"campaign\"} 0\n")
 	s.get("/api/v1/projections/campaigns").want(t, 200, `"paused":{"by":"local"`, `"reason":"all of it"`)
 	s.post("/api/v1/projections/campaigns/resume", `{}`).want(t, 200, `"behind":0`)

@@ -54,7 +54,7 @@ func TestBodies_haveLimits(t *testing.T) {
 	s.post("/api/v1/campaigns/c-2/pause", `{"reason":"`+strings.Repeat("x", maxActBody)+`"}`).want(t, 413)
 	s.submit("/campaigns/c-2/pause", "reason="+strings.Repeat("x", maxActBody)).want(t, 413, "larger than the limit")
 	s.post("/api/v1/operations", `{"reason":"`+strings.Repeat("x", maxSelectionBody)+`"}`).want(t, 413)
-	s.post("/api/v1/campaigns/c-2/pause", `{"why":"x"}`).want(t, 422, `unknown field \"why\"; allowed are reason or expected`)
+	s.post("/api/v1/campaigns/c-2/pause", `{"why":"x"}`).want(t, 422, `unknown field \"why\"; allowed are for, reason or expected`)
 	s.post("/api/v1/campaigns/c-2/pause", `{"expected":{"status":"gone"}}`).want(t, 422, `"expected.status":`)
 
 	zipped := header("Content-Encoding", "gzip")

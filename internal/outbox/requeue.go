@@ -310,7 +310,7 @@ func (q *Queue) PauseCampaign(ctx context.Context, o operator.Command, id string
 		}
 		c.PausedAt = sql.NullInt64{Int64: now, Valid: true}
 		c.PausedBy, c.PausedWhy = o.By.Name, o.Reason
-		return nil
+		return t.PausedUntil(o, operator.ActionResume, id, "", now)
 	})
 }
 
@@ -321,7 +321,7 @@ func (q *Queue) ResumeCampaign(ctx context.Context, o operator.Command, id strin
 			return event.Conflict("campaign %q is not paused%s", id, t.LastAction(id, 0, now))
 		}
 		c.PausedAt, c.PausedBy, c.PausedWhy = sql.NullInt64{}, "", ""
-		return nil
+		return t.Resumed(operator.ActionResume, id, "")
 	})
 }
 

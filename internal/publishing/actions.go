@@ -79,7 +79,9 @@ func (pr *Progress) Pause(ctx context.Context, o operator.Command, name operator
 			return event.Conflict("publisher %s is already paused, by %s since %s ago%s", name, p.pausedBy,
 				event.Age(sqldb.At(now).Sub(sqldb.At(p.pausedAt.Int64))), t.lastAction(name, now))
 		}
-		p.pause(o, now)
+		if err := p.pause(t, o, now); err != nil {
+			return err
+		}
 		return pr.core.RequireReason(o, 0)
 	})
 }
@@ -92,7 +94,9 @@ func (pr *Progress) Resume(ctx context.Context, o operator.Command, name operato
 		if !p.view(now).Resumable() {
 			return event.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAction(name, now))
 		}
-		p.resume()
+		if err := p.resume(t); err != nil {
+			return err
+		}
 		return pr.core.RequireReason(o, 0)
 	})
 }

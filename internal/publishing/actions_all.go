@@ -31,17 +31,17 @@ type namedChange struct {
 // audit record. It returns event.ErrConflict if all of them are paused already, event.ErrNotFound
 // if there is none.
 func (pr *Progress) PauseAll(ctx context.Context, o operator.Command, name string) (subscription.PublishersChange, error) {
-	return pr.changeAll(ctx, o, operator.ActionPublisherPauseAll, name, "is paused already in every topic", subscription.Publisher.Pausable, func(p *publisherRow, now int64) { p.pause(o, now) })
+	return pr.changeAll(ctx, o, operator.ActionPublisherPauseAll, name, "is paused already in every topic", subscription.Publisher.Pausable, func(t *tx, p *publisherRow, now int64) error { return p.pause(t, o, now) })
 }
 
 // ResumeAll lets the paused and failing subscriptions of a publisher's name continue, as PauseAll
 // pauses them. It returns event.ErrConflict if there is nothing to resume, event.ErrNotFound if
 // there is none.
 func (pr *Progress) ResumeAll(ctx context.Context, o operator.Command, name string) (subscription.PublishersChange, error) {
-	return pr.changeAll(ctx, o, operator.ActionPublisherResumeAll, name, "is active and has no errors in every topic", subscription.Publisher.Resumable, func(p *publisherRow, _ int64) { p.resume() })
+	return pr.changeAll(ctx, o, operator.ActionPublisherResumeAll, name, "is active and has no errors in every topic", subscription.Publisher.Resumable, func(t *tx, p *publisherRow, _ int64) error { return p.resume(t) })
 }
 
-func (pr *Progress) changeAll(ctx context.Context, o operator.Command, action operator.Action, name, already string, possible func(subscription.Publisher) bool, change func(*publisherRow, int64)) (subscription.PublishersChange, error) {
+func (pr *Progress) changeAll(ctx context.Context, o operator.Command, action operator.Action, name, already string, possible func(subscription.Publisher) bool, change func(*tx, *publisherRow, int64) error) (subscription.PublishersChange, error) {
 	asked := publishersCommand{name}
 	a := &store.Change{Command: o, Action: action, Target: operator.PublishersTarget(name), Before: asked, Asked: asked}
 	return perform(ctx, pr, a, func(t *tx, now int64) (done subscription.PublishersChange, err error) {
@@ -59,7 +59,9 @@ func (pr *Progress) changeAll(ctx context.Context, o operator.Command, action op
 				continue
 			}
 			one := namedChange{SubscriptionName: p.SubscriptionName, publisherChange: publisherChange{Was: p.facts()}}
-			change(p, now)
+			if err := change(t, p, now); err != nil {
+				return done, err
+			}
 			p.actions++ // its holder detects an action by their number
 			if err := t.save(p, now); err != nil {
 				return done, err

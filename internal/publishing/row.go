@@ -138,17 +138,19 @@ func (t *tx) save(p *publisherRow, now int64) error {
 	return sqldb.Wrapf(err, "update publisher %s", p.SubscriptionName)
 }
 
-func (p *publisherRow) pause(o operator.Command, now int64) {
+func (p *publisherRow) pause(t *tx, o operator.Command, now int64) error {
 	p.status = subscription.PublisherPaused
 	p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, o.Reason
+	return t.PausedUntil(o, operator.ActionPublisherResume, "", p.SubscriptionName.String(), now)
 }
 
-func (p *publisherRow) resume() {
+func (p *publisherRow) resume(t *tx) error {
 	if p.status == subscription.PublisherPaused {
 		p.status = subscription.PublisherActive
 		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
 	}
 	p.clearErrors()
+	return t.Resumed(operator.ActionPublisherResume, "", p.SubscriptionName.String())
 }
 
 // clearErrors clears the errors, so that the subscription is retried at once. A failed one becomes

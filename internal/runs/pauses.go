@@ -80,6 +80,11 @@ func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o operator.Command
 		if err == nil && h.Behind > 0 {
 			err = rs.catchUp(t, h)
 		}
+		if err == nil && kind.action == operator.ActionProjectionPause {
+			err = t.PausedUntil(o, operator.ActionProjectionResume, of.CampaignID, of.Projection, now)
+		} else if err == nil {
+			err = t.Resumed(operator.ActionProjectionResume, of.CampaignID, of.Projection)
+		}
 		a.After = h.ProjectionPause
 		return h.ProjectionPause, err
 	})

@@ -112,6 +112,9 @@ func (s *Store) Admit(o operator.Command) error {
 	if len(o.Reason) > event.MaxReason {
 		return event.Invalid("reason", "the reason is %d bytes long; the limit is %d", len(o.Reason), event.MaxReason)
 	}
+	if o.Lasts == operator.UntilResumed && o.Reason == "" {
+		return event.Invalid("reason", "a pause that does not end by itself takes a reason")
+	}
 	return s.Refuse()
 }
 

@@ -260,6 +260,9 @@ func (s *Store) Summarize(ctx context.Context) (campaign.Summary, error) {
 			return err
 		}
 		sum.Outlook = sum.OutlookOf(waiting)
+		if sum.PauseEnds, err = t.pauseEnds(lastPosition); err != nil {
+			return err
+		}
 		for _, add := range additions {
 			if err := add(t, &sum); err != nil {
 				return err

@@ -15,7 +15,7 @@ import (
 // PublisherFindings are the publishers that deliver nothing. One that failed goes on until it delivers again,
 // or has nothing left to deliver: while it is retried, or after an operator cleared its errors, it has not
 // recovered.
-func PublisherFindings(list []Publisher, now time.Time) (all finding.List) {
+func PublisherFindings(list []Publisher, now time.Time, ends campaign.PauseEnds) (all finding.List) {
 	list = slices.Clone(list)
 	SortPublishers(list, now)
 	for _, p := range list {
@@ -25,7 +25,7 @@ func PublisherFindings(list []Publisher, now time.Time) (all finding.List) {
 		case state == PublisherIsFailed || state == PublisherIsStopped:
 			f.Says = fmt.Sprintf("Publisher %s has %s after %s%s", p, state, errors, p.atFault())
 		case state == PublisherIsPaused:
-			f = campaign.Found(campaign.FindsNotDelivered, p.String(), p.LagEvents, "Publisher "+p.String()+" is paused"+p.backlog())
+			f = campaign.Found(campaign.FindsNotDelivered, p.String(), p.LagEvents, "Publisher "+p.String()+" is paused"+ends.Publisher(p.String())+p.backlog())
 			f.Page = campaign.PagePath(nil, "publishers", p.Topic, p.Publisher)
 		case state == PublisherIsNotHeld && !delivered(p):
 			f.Says, f.Level, f.Lingers, f.Does = fmt.Sprintf("Publisher %s has waiting events and no running server", p), finding.Warn, true, "Start a server that has it in its configuration."

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
@@ -344,4 +345,12 @@ func (p Page) TargetURL(t operator.Target) URL {
 		}
 	}
 	return ""
+}
+
+// pauseSpanWords says how long a pause lasts.
+func pauseSpanWords(span operator.PauseFor) string {
+	if d, err := time.ParseDuration(string(span)); err == nil {
+		return event.Limit(d)
+	}
+	return "until resumed (takes a reason)"
 }

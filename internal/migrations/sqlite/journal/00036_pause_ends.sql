@@ -1,0 +1,9 @@
+-- The pauses that end by themselves, by the action that ends them.
+create table pause_ends (
+  resume text not null,
+  campaign_id text not null,
+  target text not null,
+  paused_by text not null,
+  ends_at bigint not null,
+  primary key (resume, campaign_id, target)
+);
