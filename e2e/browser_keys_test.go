@@ -19,7 +19,7 @@ import (
 func (b *tab) keysOpenPages() {
 	b.open("/")
 	for _, place := range []struct{ keys, path string }{
-		{"ge", "/events"}, {"gc", "/campaigns"}, {"gp", "/failures"}, {"gj", "/operations"},
+		{"ge", "/events"}, {"gc", "/campaigns"}, {"gp", "/failures"}, {"gj", "/runs"},
 		{"gr", "/projections"}, {"gu", "/publishers"}, {"gs", "/instances"}, {"go", "/"},
 	} {
 		b.press(place.keys).at(place.path)

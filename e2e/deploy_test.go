@@ -249,8 +249,12 @@ func TestAlertRules_eachIncidentFiresItsOwn(t *testing.T) {
 	d := newDatabases(t)
 	s := start(t, d, append(partnerConfig(t, d, newPartner(t, always(0))), writeProjections(t, seatProjections)...)...)
 	applied(t, s, "table", seats("ana", "ben"))
-	well := scrape{"up": "1"}
-	for line := range strings.Lines(string(fetch(t, s, "/metrics").body)) {
+	well, body := scrape{"up": "1"}, ""
+	eventually(t, "its publisher is up to date", func() (bool, string) {
+		body = string(fetch(t, s, "/metrics").body)
+		return strings.Contains(body, `outboxweb_publisher_lag_seconds{publisher="partner",topic="sales"} 0`+"\n"), body
+	})
+	for line := range strings.Lines(body) {
 		if m := alertSeries.FindStringSubmatch(strings.TrimSpace(line)); m != nil && !strings.Contains(m[1], "_bucket") {
 			well[m[1]] = m[2]
 		}

@@ -21,9 +21,10 @@ type requeueCmd struct {
 	Dead     bool        `help:"Requeue many dead rows, in order of next attempt, then seq."`
 	campaign.DeadRows
 	operations.OperationOptions
-	Wait   bool  `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
-	DryRun bool  `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
-	Next   int64 `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
+	Wait    bool  `help:"With --canary: follow the operation to its end; exit 1 unless it is done."`
+	DryRun  bool  `help:"Change nothing: apply the row's event, and unapplied events before it, to copies of the live rows and print how they would change."`
+	Next    int64 `placeholder:"N" help:"With --dry-run: also apply this many events after the row's."`
+	Without bool  `help:"With --dry-run: as if the row's event were skipped."`
 	jsonFlag
 }
 
@@ -59,6 +60,7 @@ func (c *requeueCmd) check() error {
 		{!c.Dead && (c.Campaign == "" || c.Seq == 0), "requeue needs CAMPAIGN and SEQ, or --dead"},
 		{c.DryRun && c.Dead, "--dry-run takes one row: give CAMPAIGN and SEQ instead of --dead"},
 		{c.Next != 0 && !c.DryRun, "--next needs --dry-run"},
+		{c.Without && !c.DryRun, "--without needs --dry-run"},
 		{c.Canary && !c.Dead, "--canary needs --dead"},
 		{c.Rehearsal != 0 && !c.Canary, "--rehearsal needs --canary"},
 		{c.Wait && !c.Canary, "--wait needs --canary"},

@@ -131,6 +131,7 @@ var (
 	testChat         = act{action: operator.ActionAlertTest, on: "chat", reason: "new"}
 	muteDrift        = act{action: operator.ActionAlertMute, on: "drift", form: "for=8h", body: `{"for":"8h"}`, args: "drift --for=8h", reason: "a deploy"}
 	unmuteDrift      = act{action: operator.ActionAlertUnmute, on: "drift", reason: "it is over"}
+	mark             = act{action: operator.ActionMark, form: "text=deployed", body: `{"text":"deployed"}`, args: "deployed", reason: "shop 1.4"}
 	revokeToken      = act{action: operator.ActionTokenRevoke, on: "1", reason: "leaked"}
 	handOver         = act{action: operator.ActionIntakeHandOver, on: "shop", reason: "moved here", confirm: "hand over shop"}
 )
@@ -421,6 +422,11 @@ var scenarios = []scenario{
 		name: "a rule is unmuted", given: done(current, muteDrift), act: unmuteDrift,
 		then: []string{"rule drift: none"}, again: "not muted",
 		says: "Unmuted rule drift.", prints: "unmuted drift",
+	}, {
+		name: "a moment is marked", given: current, act: mark, page: "/charts",
+		then: []string{},
+		says: "deployed", prints: "marked: deployed",
+		refused: []refusal{{mark.with("text=", `{"text":""}`, "").by("form json"), invalid, "text"}},
 	}, {
 		name: "a token is revoked", given: inJournal(`
 insert into tokens (hash, role, note, created_at, created_by, expires_at) values ('h', 'operator', 'deploy', 1, 'root', 4102444800000000)`), act: revokeToken, page: "/tokens",

@@ -37,6 +37,7 @@ type cli struct {
 	Campaigns    campaignsCmd   `cmd:"" help:"List, pause, resume or replay campaigns."`
 	Events       eventsCmd      `cmd:"" help:"Search the events of all campaigns."`
 	Failures     failuresCmd    `cmd:"" help:"List failed and dead rows by error, and annotate errors."`
+	Find         findCmd        `cmd:"" help:"Find whatever a text names: a campaign, event, entity, request, run, cause, publisher or actor."`
 	Gaps         gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
 	Digest       digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`
 	Runs         runsCmd        `cmd:"" help:"Start, list, show, cancel or resume replays, verifies and rebuilds."`

@@ -20,7 +20,7 @@ func (c *requeueCmd) try(ctx context.Context, a *app) error {
 		return err
 	}
 	defer st.Close()
-	d, err := runs.DryRun(ctx, st.Store, set, c.Campaign, int64(c.Seq), c.Next)
+	d, err := runs.DryRun(ctx, st.Store, set, replay.Trial{CampaignID: c.Campaign, Seq: int64(c.Seq), Next: c.Next, Without: c.Without})
 	if err != nil {
 		return err
 	}

@@ -239,9 +239,13 @@ func TestServer_endsThoughAPartOfItDoesNot(t *testing.T) {
 
 // wantHealth runs health with an environment, and compares its exit code and its one sentence.
 func wantHealth(t *testing.T, code int, sentence string, env []string, args ...string) {
-	out, errs, got := here(t.Context(), append([]string{"health"}, args...)...)
+	command := append([]string{"health"}, args...)
+	if !slices.Contains(args, "--timeout") {
+		command = append(command, "--timeout", "1m") // the machine may be busy
+	}
+	out, errs, got := here(t.Context(), command...)
 	if env != nil {
-		out, errs, got = runWith(t, t.TempDir(), env, append([]string{"health"}, args...)...)
+		out, errs, got = runWith(t, t.TempDir(), env, command...)
 	}
 	text := out + errs
 	must.Hold(t, got == code && strings.Contains(text, sentence) && strings.Count(text, "\n") == 1, "health %v with %v: exit %d, %q", args, env, got, text)

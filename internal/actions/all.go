@@ -14,6 +14,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/outbox"
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/request"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
@@ -32,7 +33,10 @@ var All = []Action{
 		return fmt.Sprintf("campaign %s seq %d (%s) is dead after %s; %s behind it", row.CampaignID, row.Seq, row.EventType,
 			event.Count(int64(row.AttemptCount), "failed attempt", "failed attempts"), event.Count(row.BlockedBehind, "row waits", "rows wait"))
 	}),
-	bind(operator.ActionSkip, onRow[campaign.SkipRequest]((*outbox.Queue).SkipEvent), func(_ Row, row campaign.Row) string {
+	bind(operator.ActionSkip, func(ctx context.Context, a Act[Row, campaign.SkipRequest]) (campaign.Row, error) {
+		a.Command.Hold = a.Asked.Hold
+		return onRow[campaign.SkipRequest]((*outbox.Queue).SkipEvent)(ctx, a)
+	}, func(_ Row, row campaign.Row) string {
 		return fmt.Sprintf("skipped campaign %s seq %d (%s); %s behind it", row.CampaignID, row.Seq, row.EventType, event.Count(row.BlockedBehind, "row waits", "rows wait"))
 	}),
 	bind(operator.ActionUnskip, onRow[operator.ActionRequest]((*outbox.Queue).UnskipEvent), func(_ Row, skip event.Skip) string {
@@ -133,6 +137,10 @@ var All = []Action{
 	bind(operator.ActionAlertUnmute, func(ctx context.Context, a Act[Rule, operator.ReasonRequest]) (alerts.AlertMute, error) {
 		return a.Alerts.Unmute(ctx, a.Command, a.On.Name)
 	}, func(on Rule, _ alerts.AlertMute) string { return "unmuted " + on.Name }),
+
+	bind(operator.ActionMark, func(ctx context.Context, a Act[Moment, samples.MarkRequest]) (samples.Named, error) {
+		return samples.Mark(ctx, a.Queue.Store, a.Command, a.Asked.Text)
+	}, func(_ Moment, m samples.Named) string { return "marked: " + m.Text }),
 
 	bind(operator.ActionIntakeRetry, func(ctx context.Context, a Act[inbound.RejectionKey, operator.ReasonRequest]) (inbound.IntakeRejection, error) {
 		return a.Intake.Retry(ctx, a.Command, a.On.Source, a.On.ID)

@@ -14,6 +14,8 @@ import (
 type (
 	// Nothing is what actions without an object are on.
 	Nothing struct{}
+	// Moment is now, in the charts.
+	Moment struct{}
 	// Row is a row and its event.
 	Row struct {
 		CampaignID string `arg:"" name:"campaign" help:"The event's campaign."`

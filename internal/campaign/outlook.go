@@ -2,21 +2,23 @@ package campaign
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
 )
 
-// Outlook is when workers will have applied what waits, if all goes on as in the last seconds.
+// Outlook is when the backlog will be empty, if all goes on as in the last seconds.
 type Outlook struct {
 	Waiting int64 `json:"waiting"` // events that workers apply by themselves
 	Held    int64 `json:"held"`    // events that wait for an operator: their campaign is blocked, paused, diverged or not served
-	// how fast the backlog grows, in events per second, negative while it shrinks; null while nobody measures it
+	// how fast the backlog grows, in events per second, negative while it shrinks, and 0 while workers keep up; null while nobody measures it
 	Growth *float64 `json:"growth_per_second"`
-	// until what workers apply is applied; null if it will not be at this pace, or nobody knows
+	// until what workers apply by themselves is applied; null if it will not be at this pace, or nobody knows
 	EmptySeconds *float64 `json:"empty_seconds"`
-	Empty        string   `json:"empty"` // when: "now", "4 min", "never", or "unknown"
+	Empty        string   `json:"empty"` // when all of it is: "now", "4 min", "never", or "unknown"
 	Says         string   `json:"says"`  // why, without a final period
+	workers      string   // Empty of what workers apply by themselves
 }
 
 // drainedWithin is how soon a backlog is empty that is called empty now: while events come, a few always wait.
@@ -24,45 +26,51 @@ const drainedWithin = 2 * time.Second
 
 // OutlookOf is the outlook where workers apply so many events by themselves, of all that are not applied.
 func (s Summary) OutlookOf(waiting int64) Outlook {
-	o := Outlook{Waiting: waiting, Held: s.Lag.Events - waiting, Empty: "never"}
-	in, out := s.Throughput.AppendedPerSecond, s.Throughput.AppliedPerSecond
+	o := Outlook{Waiting: waiting, Held: s.Lag.Events - waiting, Empty: "never", workers: "never"}
+	in, out, n := s.Throughput.AppendedPerSecond, s.Throughput.AppliedPerSecond, float64(waiting)
+	keepUp := n <= out*drainedWithin.Seconds()
 	if s.Worker.Running {
-		o.Growth = new(in - out)
+		if o.Growth = new(float64); !keepUp {
+			*o.Growth = in - out
+		}
 	}
-	held := "nothing else waits"
-	if o.Held > 0 {
-		held = event.Count(o.Held, "event waits", "events wait") + " for an operator"
-	}
-	switch n := float64(waiting); {
+	unknown := func(says string) { o.Empty, o.workers, o.Says = "unknown", "unknown", says }
+	switch {
 	case s.Lag.Events == 0:
 		o.within(0, "nothing waits")
 	case waiting == 0:
-		o.Says = held
+		o.within(0, "")
 	case s.Mode == ModeShadow:
 		o.Says = "the mode is shadow_only"
 	case !s.Worker.Running && !s.Worker.Starting:
 		o.Says = "no worker is running"
-	case s.DueSince != nil && s.DueSince.After(s.AsOf):
-		o.Empty, o.Says = "unknown", "all of it waits for its next attempt"
+	case out == 0 && s.Counts.Failed > 0 && s.Counts.Processing == 0 && s.DueSince != nil && s.DueSince.After(s.AsOf):
+		unknown("all of it waits for its next attempt")
 	case out == 0:
-		o.Empty, o.Says = "unknown", "workers have applied nothing in the last seconds"
-	case n <= out*drainedWithin.Seconds():
-		o.within(n/out, held)
+		unknown("workers have applied nothing in the last seconds")
+	case keepUp:
+		o.within(n/out, "workers keep up")
 	case in >= out:
 		o.Says = Rate(in) + " events/s come, and " + Rate(out) + " are applied"
 	default:
-		o.within(n/(out-in), "at "+Rate(out-in)+" events/s; "+held)
+		o.within(n/(out-in), "at "+Rate(out-in)+" events/s")
 	}
 	return o
 }
 
-// within says that the backlog is empty in so many seconds.
+// within says that what workers apply by themselves is applied in so many seconds.
 func (o *Outlook) within(seconds float64, says string) {
-	o.EmptySeconds, o.Empty, o.Says = &seconds, "now", says
+	o.EmptySeconds, o.workers = &seconds, "now"
 	if seconds >= drainedWithin.Seconds() {
-		o.Empty = event.Age(time.Duration(min(seconds, 1e9) * float64(time.Second)))
+		o.workers = event.Age(time.Duration(min(seconds, 1e9) * float64(time.Second)))
+	}
+	if o.Empty, o.Says = o.workers, says; o.Held > 0 {
+		o.Empty, o.Says = "never", strings.Trim(event.Count(o.Held, "event waits", "events wait")+" for an operator; the rest: "+o.workers+", "+says, ", ")
 	}
 }
+
+// stays reports whether workers will not apply what they apply by themselves.
+func (o Outlook) stays() bool { return o.workers == "never" }
 
 // Sentence is when the backlog is empty, and why: "4 min: at 900 events/s; nothing else waits".
 func (o Outlook) Sentence() string { return o.Empty + ": " + o.Says }

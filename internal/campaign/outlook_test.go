@@ -74,13 +74,13 @@ func TestOutlook_isWithinAFactorOfTwo(t *testing.T) {
 func TestOutlook_saysWhy(t *testing.T) {
 	now := time.Now()
 	for says, s := range map[string]campaign.Summary{
-		"now: nothing waits":                                        {},
-		"never: 1 event waits for an operator":                      {Lag: campaign.Lag{Events: 1}},
-		"never: no worker is running":                               {Lag: campaign.Lag{Events: 5}, Throughput: campaign.Throughput{AppendedPerSecond: 1}},
-		"unknown: workers have applied nothing in the last seconds": {Lag: campaign.Lag{Events: 5}, Worker: campaign.WorkerSummary{Running: true}},
-		"unknown: all of it waits for its next attempt":             {Lag: campaign.Lag{Events: 5}, Worker: campaign.WorkerSummary{Running: true}, AsOf: now, DueSince: new(now.Add(time.Minute))},
-		"40 s: at 10 events/s; 3 events wait for an operator":       {Lag: campaign.Lag{Events: 403}, Worker: campaign.WorkerSummary{Running: true}, Throughput: campaign.Throughput{AppliedPerSecond: 15, AppendedPerSecond: 5}},
-		"never: 20 events/s come, and 15 are applied":               {Lag: campaign.Lag{Events: 400}, Worker: campaign.WorkerSummary{Running: true}, Throughput: campaign.Throughput{AppliedPerSecond: 15, AppendedPerSecond: 20}},
+		"now: nothing waits": {},
+		"never: 1 event waits for an operator; the rest: now":                  {Lag: campaign.Lag{Events: 1}},
+		"never: no worker is running":                                          {Lag: campaign.Lag{Events: 5}, Throughput: campaign.Throughput{AppendedPerSecond: 1}},
+		"unknown: workers have applied nothing in the last seconds":            {Lag: campaign.Lag{Events: 5}, Worker: campaign.WorkerSummary{Running: true}},
+		"unknown: all of it waits for its next attempt":                        {Lag: campaign.Lag{Events: 5}, Worker: campaign.WorkerSummary{Running: true}, Counts: campaign.Counts{Failed: 5}, AsOf: now, DueSince: new(now.Add(time.Minute))},
+		"never: 3 events wait for an operator; the rest: 40 s, at 10 events/s": {Lag: campaign.Lag{Events: 403}, Worker: campaign.WorkerSummary{Running: true}, Throughput: campaign.Throughput{AppliedPerSecond: 15, AppendedPerSecond: 5}},
+		"never: 20 events/s come, and 15 are applied":                          {Lag: campaign.Lag{Events: 400}, Worker: campaign.WorkerSummary{Running: true}, Throughput: campaign.Throughput{AppliedPerSecond: 15, AppendedPerSecond: 20}},
 	} {
 		waiting := s.Lag.Events
 		if waiting == 403 {

@@ -17,6 +17,7 @@ type RequeueRowRequest struct {
 // SkipRequest asks for the skip of an event.
 type SkipRequest struct {
 	Reason   string             `json:"reason" validate:"reason" api:"required,min=1" placeholder:"TEXT" help:"The reason, for the audit log. Required for a skip."`
+	Hold     bool               `json:"hold,omitempty" help:"Pause the campaign behind the skip: it can be undone until the campaign is resumed."`                                                                   // pause the campaign, which a resume confirms and an un-skip ends
 	Confirm  string             `json:"confirm" validate:"phrase" api:"required" placeholder:"PHRASE" help:"The phrase 'skip CAMPAIGN SEQ', with the values of the event. Prompted for at a terminal if not given."` // the words "skip CAMPAIGN SEQ"
 	Expected *operator.Expected `json:"expected,omitempty" kong:"-"`
 }

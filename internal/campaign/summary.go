@@ -73,7 +73,7 @@ const RightJournalFirst = "the journal may be the wrong one or an older copy: ch
 
 // Surroundings returns the state that every campaign's progress depends on.
 func (s Summary) Surroundings() Surroundings {
-	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt(), Rejecting: s.Rejecting, Empty: s.Outlook.Empty, Ends: s.PauseEnds}
+	return Surroundings{Mode: s.Mode, Worker: &s.Worker, OtherBuilt: s.otherBuilt(), Rejecting: s.Rejecting, Empty: s.Outlook.workers, Ends: s.PauseEnds}
 }
 
 // otherBuilt goes on that rows differ from the journal: other versions built rows than those that apply events

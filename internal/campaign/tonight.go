@@ -24,7 +24,6 @@ func (n Tonight) Text() string {
 // Tonight judges all but who is told.
 func (s Summary) Tonight() (n Tonight) {
 	o, level := s.Outlook, s.Findings.Worst()
-	grows := o.Empty == "never" && o.Waiting > 0
 	count := func(of finding.Level) (n int64) {
 		for _, one := range s.Findings {
 			if one.Level == of {
@@ -33,12 +32,14 @@ func (s Summary) Tonight() (n Tonight) {
 		}
 		return n
 	}
-	n.Calm = level != finding.Bad && !grows
+	n.Calm = level != finding.Bad && !o.stays() && o.Held == 0
 	switch {
 	case level == finding.Bad:
 		n.Says = "No: " + event.Count(count(finding.Bad), "finding needs", "findings need") + " you."
-	case grows:
+	case o.stays():
 		n.Says = "No: the backlog stays."
+	case o.Held > 0:
+		n.Says = "Not quite: " + event.Count(o.Held, "event waits", "events wait") + " for an operator."
 	case level == finding.Warn:
 		n.Says = "Yes, with " + event.Count(count(finding.Warn), "warning", "warnings") + "."
 	default:
@@ -47,14 +48,14 @@ func (s Summary) Tonight() (n Tonight) {
 	switch {
 	case s.Lag.Events == 0:
 		n.Backlog = "Nothing waits."
-	case grows:
+	case o.stays():
 		n.Backlog = "It will not be empty at this rate: " + o.Says + "."
-	case o.Waiting == 0:
-		n.Backlog = "The rest is applied; " + o.Says + "."
-	case o.Empty == "now":
-		n.Backlog = "Workers keep up; " + o.Says + "."
 	case o.Empty == "unknown":
 		n.Backlog = "When the backlog is empty is unknown: " + o.Says + "."
+	case o.Held > 0:
+		n.Backlog = event.Sentence(o.Says)
+	case o.Empty == "now":
+		n.Backlog = "Workers keep up."
 	default:
 		n.Backlog = "The backlog is empty in " + o.Empty + ", " + o.Says + "."
 	}

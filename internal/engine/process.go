@@ -242,8 +242,8 @@ func (p *Process) Handler(h handlers.Config) http.Handler {
 	h.Mode, h.Version, h.Projections, h.Redact, h.Metrics, h.Logger = e.Mode(), p.Version, p.Set.Infos(), p.Redact, p.Metrics, p.Logger
 	h.MaxAppendEvents = p.MaxEvents
 	h.Travel, h.Explain = p.travel, e.Explainer(p.Set, p.travel, time.Second)
-	h.DryRun = func(ctx context.Context, campaign string, seq, next int64) (replay.RunResult, error) {
-		return runs.DryRun(ctx, e.Store, p.Set, campaign, seq, next)
+	h.DryRun = func(ctx context.Context, trial replay.Trial) (replay.RunResult, error) {
+		return runs.DryRun(ctx, e.Store, p.Set, trial)
 	}
 	if !p.NoRehearse {
 		h.Rehearse = func(ctx context.Context, o operator.Command, order replay.RehearsalRequest) (replay.Run, error) {

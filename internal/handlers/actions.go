@@ -67,6 +67,8 @@ func (s *server) perform(r *http.Request, via string, read func(*http.Request, a
 func (s *server) readObject(r *http.Request, on any) (page ui.URL, err error) {
 	l := s.linksOf(r)
 	switch on := on.(type) {
+	case *actions.Moment:
+		page = l.Charts()
 	case *actions.Row:
 		var row event.RowKey
 		row, err = rowParam(r)

@@ -161,6 +161,13 @@ func (s *server) routeEventsAPI() {
 		query:   queryOf(eventsQuery{}),
 		answers: gives[event.Page[event.Event]]("a page of events"),
 	})
+	s.apiGet("/find", serveJSON(s, s.findAnswer), endpoint{
+		id: "find", tag: tagEvents,
+		summary: "Find anything by a text, and the actions that it asks for, such as pause acct-7",
+		details: "Campaigns, events, entities, requests, runs, operations, causes, projections, publishers, sources and actors. What the text names whole is first. At most a few of each kind.",
+		query:   queryOf(searchQuery{}),
+		answers: gives[Found]("what was found"),
+	})
 	s.apiGet("/events", reply(s, s.eventFilter, s.searchEvents), endpoint{
 		id: "searchEvents", tag: tagEvents,
 		summary: "Events of all campaigns, newest first unless reversed, without their documents",

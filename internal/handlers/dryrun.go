@@ -10,7 +10,8 @@ import (
 )
 
 type dryRunQuery struct {
-	Next *int64 `json:"next" validate:"omitnil,min=0" api:"default=10"` // how many events after it to try as well
+	Next    *int64 `json:"next" validate:"omitnil,min=0" api:"default=10"` // how many events after it to try as well
+	Without bool   `json:"without"`                                        // as if the event were skipped
 }
 
 // tryRow performs the dry run that an address names.
@@ -19,7 +20,7 @@ func (s *server) tryRow(r *http.Request) (v campaigns.DryRunView, err error) {
 	if err != nil {
 		return v, err
 	}
-	v.CampaignID, v.Seq = row.CampaignID, row.Seq
+	v.CampaignID, v.Seq, v.Without = row.CampaignID, row.Seq, q.Without
 	if v.Next = campaigns.DryRunNext; q.Next != nil {
 		v.Next = *q.Next
 	}
@@ -27,7 +28,7 @@ func (s *server) tryRow(r *http.Request) (v campaigns.DryRunView, err error) {
 		return v, event.NotFound("this server cannot run dry runs")
 	}
 	v.Tried, err = admission.Within(r.Context(), s.trying, func() (replay.RunResult, error) {
-		return s.DryRun(r.Context(), v.CampaignID, v.Seq, v.Next)
+		return s.DryRun(r.Context(), v.Trial)
 	})
 	return v, err
 }
@@ -43,6 +44,6 @@ func (s *server) dryRunPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := s.page(r, campaigns.DryRunTitle(v), "Rows")
-	p.Twin = s.linksOf(r).API().DryRun(v.CampaignID, v.Seq, v.Next)
+	p.Twin = s.linksOf(r).API().DryRun(v.Trial)
 	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.DryRunPage, v))
 }

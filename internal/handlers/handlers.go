@@ -123,7 +123,7 @@ type Config struct {
 	InlineApply func(ctx context.Context, campaignID string) error
 	// DryRun tries the events of a campaign up to seq and the next ones after it, and changes
 	// nothing. nil means that dry runs are not offered.
-	DryRun func(ctx context.Context, campaign string, seq, next int64) (replay.RunResult, error)
+	DryRun func(context.Context, replay.Trial) (replay.RunResult, error)
 	// Explain says why projections fail at an event, with what the hider hides. nil means that errors
 	// are shown as they are.
 	Explain func(ctx context.Context, hide projection.Hider, campaign string, seq int64) (projection.EventExplanation, error)
@@ -255,6 +255,7 @@ func (s *server) routeSystem() {
 func (s *server) routePages() {
 	s.get("/", s.overviewPage, rangeQuery{})
 	s.get("/charts", s.chartsPage, chartsQuery{})
+	s.get("/handover", s.handOverPage, handOverQuery{})
 	s.get("/rows", s.rowsPage, campaign.RowFilter{})
 	s.get("/rows/requeue", s.requeueDeadPage, operationForm{})
 	s.get("/rows/{campaign}/{seq}", s.rowRedirect, eventPageQuery{})

@@ -237,8 +237,8 @@ func TestPanic_isNeverTakenForAWholeAnswer(t *testing.T) {
 
 func TestRooms_fullAreBusyAndNotForLong(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (replay.RunResult, error) {
-			return tried(campaign, seq, next), nil
+		c.DryRun = func(_ context.Context, t replay.Trial) (replay.RunResult, error) {
+			return tried(t), nil
 		}
 	}).seed("c-1", "a")
 	large := `{"event_type":"a","payload":{"x":"` + strings.Repeat("x", smallBody-100) + `"},"metadata":{"x":"` + strings.Repeat("x", 100) + `"}}`

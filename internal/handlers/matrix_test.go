@@ -190,7 +190,7 @@ var filledPages = []string{
 	"/rows/c-1/2/dry-run", "/operations", "/operations/new", "/operations/new?campaign=c-1", "/operations/1", "/operations/2", "/campaigns", "/campaigns/c-1", "/campaigns/c-2", "/campaigns/c-3",
 	"/campaigns/c-4", "/campaigns/c-5", "/campaigns/c-1/events/2?tab=payload", "/campaigns/c-1/events/2?tab=neighbours", "/campaigns/c-1/events/2?tab=details", "/campaigns/c-1/events/2/tree", "/failures", "/runs", "/runs/1", "/runs/2", "/runs/3", "/runs/new", "/runs/new?kind=rebuild&campaign_ids=c-1", "/runs/new?kind=verify&campaign_ids=c-3", "/rehearsals/new",
 	"/projections", "/projections/campaigns", "/publishers", "/publishers/scenes/archive", "/publishers/scenes/overcome", "/publishers/scenes/archive/seek", "/publishers/scenes/archive/seek?to=head",
-	"/intake", "/intake/shop", "/alerts", "/instances", "/audit", "/about",
+	"/charts", "/handover", "/intake", "/intake/shop", "/alerts", "/instances", "/audit", "/about",
 }
 
 // askingPages preview an action and ask for confirmation; a control that links to one offers the action.

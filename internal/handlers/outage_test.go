@@ -26,7 +26,8 @@ import (
 // tryOnStore lets a site dry-run and explain the events of a campaign.
 func tryOnStore(c *Config) {
 	s := c.Queue
-	c.DryRun = func(ctx context.Context, campaign string, seq, _ int64) (replay.RunResult, error) {
+	c.DryRun = func(ctx context.Context, t replay.Trial) (replay.RunResult, error) {
+		campaign, seq := t.CampaignID, t.Seq
 		_, err := s.EventWithin(ctx, campaign, seq, 0)
 		return replay.RunResult{CampaignID: campaign, Outcome: replay.OutcomeReplayed, Seq: seq, Projections: []replay.ProjectionResult{}, Rehearsed: &replay.Rehearsed{Head: seq, Applied: 1}}, err
 	}
@@ -122,7 +123,7 @@ func TestPostgresAway_everybodyIsToldInTimeAndItHeals(t *testing.T) {
 func (s *site) wantAway(r sent, a answer) {
 	want := 503
 	switch r.target {
-	case "/healthz", "/metrics", "/docs", "/runs/new", "/rehearsals/new", "/search/suggestions", apiPrefix + "/openapi.json":
+	case "/healthz", "/metrics", "/docs", "/runs/new", "/rehearsals/new", "/search/suggestions", apiPrefix + "/find", apiPrefix + "/openapi.json":
 		want = 200
 	case "/static/none", "/docs/{document}", "/alerts/receivers/chat/test", apiPrefix + "/alerts/receivers/chat/test": // this server has no receiver
 		want = 404

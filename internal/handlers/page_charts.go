@@ -85,5 +85,5 @@ func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
 		p.Self = s.linksOf(r).ChartTable()
 	}
 	p.AsOf, p.Twin = view.Summary.AsOf, ui.Over(s.linksOf(r).API().History(), over)
-	return s.renderLive(w, r, p, pageOf(charts.ChartsPage, view), pageOf(charts.ChartsLive, view))
+	return s.renderActed(w, r, p, pageOf(charts.ChartsPage, view), pageOf(charts.ChartsLive, view))
 }

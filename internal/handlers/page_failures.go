@@ -23,7 +23,7 @@ func (s *server) failuresPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Causes", "Failures")
+	p := s.page(r, "Failures", "Failures")
 	p.Self, p.Twin = s.linksOf(r).FailuresOf(filter), s.linksOf(r).API().FailureGroups()
 	view := overview.FailuresView{All: all, Found: found, Fingerprint: filter.Fingerprint, Filter: filter, Stuck: stuck}
 	for _, g := range all {

@@ -24,7 +24,7 @@ import (
 var everyPage = []string{
 	"/", "/rows", "/rows?status=dead", "/operations", "/operations/new", "/campaigns/c-1/events/2", "/rows/c-1/2/requeue", "/campaigns/c-1/events/1", "/campaigns",
 	"/campaigns?state=blocked&sort=age", "/campaigns/c-1", "/campaigns/c-1?after_seq=2",
-	"/failures", "/failures?fingerprint=x", "/?span=day", "/projections", "/alerts", "/instances", "/audit", "/about", "/docs", "/docs?q=canary", "/docs/start", "/docs/operating",
+	"/failures", "/failures?fingerprint=x", "/?span=day", "/charts", "/handover", "/projections", "/alerts", "/instances", "/audit", "/about", "/docs", "/docs?q=canary", "/docs/start", "/docs/operating",
 	"/campaigns/c-1/events/2/tree", "/campaigns/c-1/events/2/tree?part=tags",
 }
 

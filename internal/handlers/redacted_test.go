@@ -60,7 +60,7 @@ func leaky(t *testing.T, config redact.Config, change ...func(*Config)) (*site, 
 		c.Redact = hide
 		c.Logger = slog.New(hide.Log(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		c.Settings = []database.Setting{{Name: "journal-db", Value: secretText("setting")}}
-		c.DryRun = func(context.Context, string, int64, int64) (replay.RunResult, error) {
+		c.DryRun = func(context.Context, replay.Trial) (replay.RunResult, error) {
 			return replay.RunResult{CampaignID: "c-1", Outcome: replay.OutcomeFailed, Seq: 2, Projections: diff, Error: secretText("dry run"), Rehearsed: &replay.Rehearsed{Head: 2, FailedSeq: 2, EventType: poison}}, nil
 		}
 		c.Explain = func(context.Context, projection.Hider, string, int64) (projection.EventExplanation, error) {

@@ -20,7 +20,7 @@ import (
 func (s *server) page(r *http.Request, title, nav string) ui.Page {
 	p := s.plainFrame(r, title, nav)
 	if facts, err := s.Facts.Read(r.Context()); err == nil { // without them the page is worth reading, too
-		p.Findings, p.NoneDead, p.Loaded = facts.Findings, facts.Summary.Counts.Dead == 0, facts.Loaded
+		p.Findings, p.NoneDead, p.Loaded, p.Around.Ends = facts.Findings, facts.Summary.Counts.Dead == 0, facts.Loaded, facts.Summary.PauseEnds
 	}
 	return p
 }

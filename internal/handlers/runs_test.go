@@ -250,7 +250,8 @@ func TestRunPages_offerTheRebuildOfRowsOfAnotherVersion(t *testing.T) {
 	s.get("/projections").want(t, 200).lacks(t, "other-version")
 }
 
-func tried(campaign string, seq, next int64) replay.RunResult {
+func tried(t replay.Trial) replay.RunResult {
+	campaign, seq, next := t.CampaignID, t.Seq, t.Next
 	return replay.RunResult{CampaignID: campaign, Outcome: replay.OutcomeFailed, Seq: seq, Error: fmt.Sprintf("no <room> in %d", next),
 		Projections: append(drifted(campaign).Projections, replay.ProjectionResult{Projection: "others"}),
 		Rehearsed:   &replay.Rehearsed{Head: seq, Applied: 1, FailedSeq: seq + 1, EventType: "b", Projection: "campaigns"}}
@@ -258,18 +259,18 @@ func tried(campaign string, seq, next int64) replay.RunResult {
 
 func TestDryRun_ofARowInPageAndAPI(t *testing.T) {
 	s := ownSite(t, func(c *Config) {
-		c.DryRun = func(_ context.Context, campaign string, seq, next int64) (replay.RunResult, error) {
-			if seq > 2 {
-				return replay.RunResult{}, event.NotFound("campaign %q has no event %d", campaign, seq)
+		c.DryRun = func(_ context.Context, t replay.Trial) (replay.RunResult, error) {
+			if t.Seq > 2 {
+				return replay.RunResult{}, event.NotFound("campaign %q has no event %d", t.CampaignID, t.Seq)
 			}
-			return tried(campaign, seq, next), nil
+			return tried(t), nil
 		}
 	}).seed("c/1", poison, "b").work()
 	s.get("/campaigns/c%2F1/events/1").want(t, 200, `href="/rows/c%2F1/1/dry-run?next=10" data-testid="dry-run-open"`)
 	s.get("/rows/c%2F1/1/dry-run").want(t, 200, "Event 1 would be applied.", `href="/campaigns/c%2F1/events/2" data-testid="dry-run-failed">Event 2</a> would fail in projection campaigns:`,
 		"no &lt;room&gt; in 10", "Rows would change: 1 row changed", "nothing was changed", "requeue --dry-run --next=10 -- c/1 1").lacks(t, "start-rebuild")
 	a := s.get("/api/v1/rows/c%2F1/1/dry-run?next=0").want(t, 200)
-	got, want := strings.TrimSpace(a.body), must.Get(json.Marshal(tried("c/1", 1, 0))).Or(t)
+	got, want := strings.TrimSpace(a.body), must.Get(json.Marshal(tried(replay.Trial{CampaignID: "c/1", Seq: 1}))).Or(t)
 	must.Hold(t, string(want) == strings.ReplaceAll(strings.ReplaceAll(got, "<", `\u003c`), ">", `\u003e`), "the API tells of %s, want %s", got, want)
 	s.get("/rows/c%2F1/1/dry-run?next=-1").want(t, 422)
 	s.get("/api/v1/rows/c%2F1/3/dry-run").want(t, 404)

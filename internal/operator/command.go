@@ -17,6 +17,7 @@ type Command struct {
 	Expected       *Expected // the state the operator saw; nil skips the comparison
 	Confirm        string    // the typed phrase, for actions that require one
 	Lasts          PauseFor  // of a pause
+	Hold           bool      // of a skip: pause the campaign behind it
 }
 
 // ByItself is the command of what a process does without an operator.

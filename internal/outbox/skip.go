@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math"
 	"strings"
@@ -36,6 +37,9 @@ func (q *Queue) SkipEvent(ctx context.Context, o operator.Command, campaignID st
 			}
 			if err := admitSkip(t, row, c, now); err != nil {
 				return err
+			}
+			if o.Hold && c.PausedAt.Valid {
+				return event.Conflict("campaign %q is paused already, so that a resume would not confirm the skip alone; skip without hold, or resume the campaign first", campaignID)
 			}
 			if err := q.fenceForSkip(c, seq, now); err != nil {
 				return err
@@ -123,7 +127,17 @@ func skipRow(t *store.Tx, c *store.CampaignRow, row campaign.Row, o operator.Com
 		return err
 	}
 	c.Skips++
-	return t.SaveFromHead(c, now)
+	if err := t.SaveFromHead(c, now); err != nil || !o.Hold {
+		return err
+	}
+	c.PausedAt, c.PausedBy, c.PausedWhy = sql.NullInt64{Int64: now, Valid: true}, o.By.Name, heldSkip(row.Seq)
+	c.Schedule(now)
+	return t.Save(c, now)
+}
+
+// heldSkip is why a campaign is paused behind a skip.
+func heldSkip(seq int64) string {
+	return fmt.Sprintf("event %d was skipped; a resume confirms that, and an un-skip takes it back", seq)
 }
 
 const passSkips = `
@@ -297,5 +311,10 @@ func undo(t *store.Tx, c *store.CampaignRow, skip event.Skip, o operator.Command
 	when := sqldb.At(now)
 	skip.UndoneAt, skip.UndoneBy, skip.UndoneReason = &when, o.By.Name, o.Reason
 	c.Unsuspect()
+	if c.PausedWhy == heldSkip(skip.Seq) {
+		c.PausedAt, c.PausedBy, c.PausedWhy = sql.NullInt64{}, "", ""
+		c.Schedule(now)
+		return skip, t.Save(c, now)
+	}
 	return skip, t.SaveFromHead(c, now)
 }

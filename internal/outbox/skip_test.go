@@ -35,6 +35,28 @@ func TestSkipEvent_releasesTheHeadAndSaysSoEverywhere(t *testing.T) {
 	})
 }
 
+// A skip that holds its campaign can be undone until a resume confirms it.
+func TestSkipEvent_holdsTheCampaignUntilItIsConfirmed(t *testing.T) {
+	storetest.Each(t, own, map[string]bool{"confirmed": true, "taken back": false}, func(t *testing.T, f *fixture, confirms bool) {
+		f.DieAt(3, 1)
+		o := storetest.ToSkip(ana("it names nobody"), "a", 1)
+		o.Hold = true
+		f.must(f.SkipEvent(f.Ctx, o, "a", 1))
+		c := must.Get(f.Campaign(f.Ctx, "a")).Or(t)
+		must.Hold(t, c.Paused != nil && c.Paused.Reason == "event 1 was skipped; a resume confirms that, and an un-skip takes it back", "paused as %+v", c.Paused)
+		must.Equal(t, len(f.MustClaim(one, 10)), 0, "claims of the held campaign")
+		if confirms {
+			must.Get(f.ResumeCampaign(f.Ctx, ana(""), "a")).Or(t)
+			must.Equal(t, len(f.MustClaim(one, 10)), 1, "claims once it is confirmed")
+			return
+		}
+		must.Get(f.UnskipEvent(f.Ctx, ana("it was right"), "a", 1)).Or(t)
+		c = must.Get(f.Campaign(f.Ctx, "a")).Or(t)
+		must.Hold(t, c.Paused == nil && c.Skips == 0, "after the skip is taken back: %+v", c)
+		f.Sound()
+	})
+}
+
 func TestSkipEvent_isLoadedWithTheEventsOfEveryLaterClaim(t *testing.T) {
 	f := own(t)
 	f.Applied("b", 1)

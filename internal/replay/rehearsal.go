@@ -143,6 +143,13 @@ func (at Rehearsed) driftText() string {
 	return " Its live rows in " + event.Joined(at.Drifted, " and ") + " are not those that the loaded files make: verify it."
 }
 
+// Trial asks what applying the next events of a campaign would do, up to one of them and some after it.
+type Trial struct {
+	CampaignID string `redact:"-"`
+	Seq, Next  int64
+	Without    bool // as if the event at Seq were skipped
+}
+
 // TriedText says which events a dry run would apply.
 func (r RunResult) TriedText() string {
 	switch r.Rehearsed.Applied {

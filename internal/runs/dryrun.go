@@ -17,9 +17,10 @@ const maxDryRun = 1000
 
 // DryRun tries the events of a campaign after its watermark, up to seq and the next ones after it,
 // on copies of its live rows, and returns how they would change, or at which event applying would
-// stop. It changes nothing. It returns event.ErrConflict for a seq that is already applied,
+// stop; without the event at seq, if that is asked. It changes nothing. It returns event.ErrConflict for a seq that is already applied,
 // event.ErrNotFound for an unknown one.
-func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaignID string, seq, next int64) (replay.RunResult, error) {
+func DryRun(ctx context.Context, s *store.Store, set *projection.Set, trial replay.Trial) (replay.RunResult, error) {
+	campaignID, seq, next := trial.CampaignID, trial.Seq, trial.Next
 	c, err := s.Campaign(ctx, campaignID)
 	switch {
 	case err != nil:
@@ -36,6 +37,9 @@ func DryRun(ctx context.Context, s *store.Store, set *projection.Set, campaignID
 		return replay.RunResult{}, err
 	}
 	defer f.Close()
+	if trial.Without {
+		f.without = seq
+	}
 	var result replay.RunResult
 	err = untilStill(func() error {
 		result, err = f.dryRun(ctx, campaignID, seq, min(seq+next, c.HighWaterSeq))

@@ -312,7 +312,7 @@ func TestDryRun_saysWhichLiveTablesAreNotThoseOfTheFile(t *testing.T) {
 		{"default 0)", "default 0, note text)", 0, nil, `no column "note"`},
 	} {
 		set := must.Get(projection.Load(storetest.DialectOf(b.Pair), enginetest.Define(t, enginetest.Trail, strings.Replace(enginetest.Accounts, c.old, c.new, 1))...)).Or(t)
-		d, err := runs.DryRun(t.Context(), b.Store, set, "a", 2, 0)
+		d, err := runs.DryRun(t.Context(), b.Store, set, replay.Trial{CampaignID: "a", Seq: 2, Next: 0})
 		if c.lacks != "" {
 			refused(t, err, event.ErrConflict, c.lacks)
 		} else if err != nil || d.Rehearsed.Applied != c.applied || !slices.Equal(d.Rehearsed.OtherTables, c.want) || (d.Rehearsed.TablesText() != "") != (len(c.want) > 0) {

@@ -369,17 +369,19 @@ func TestDryRun_tellsWhatARequeueWouldDo(t *testing.T) {
 	b := enginetest.Own(t, []string{enginetest.Trail, enginetest.Accounts}, enginetest.MaxAttempts(1))
 	b.Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 100), enginetest.Noted("a"), enginetest.Spent("a", 1))
 	before := b.MustRow("a", 2)
-	d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
+	d, err := runs.DryRun(t.Context(), b.Store, b.Set, replay.Trial{CampaignID: "a", Seq: 2, Next: 5})
 	must.Hold(t, err == nil && d.Rehearsed.Applied == 0 && d.Outcome == replay.OutcomeFailed && d.Rehearsed.FailedSeq == 2 && d.Rehearsed.Projection == "accounts", "while it fails: %+v (%v)", d, err)
+	d, err = runs.DryRun(t.Context(), b.Store, b.Set, replay.Trial{CampaignID: "a", Seq: 2, Next: 5, Without: true})
+	must.Hold(t, err == nil && d.Outcome == replay.OutcomeReplayed && d.Rehearsed.Applied == 3 && d.Seq == 4, "without it: %+v (%v)", d, err)
 	b.ExecProjections(`update accounts set balance = 200 where campaign_id = 'a'`)
-	d, err = runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
+	d, err = runs.DryRun(t.Context(), b.Store, b.Set, replay.Trial{CampaignID: "a", Seq: 2, Next: 5})
 	must.Need(t, err == nil && d.Outcome == replay.OutcomeReplayed && d.Rehearsed.Applied == 3 && d.Seq == 4, "once it is mended: %+v (%v)", d, err)
 	i := slices.IndexFunc(d.Projections, func(p replay.ProjectionResult) bool { return p.Projection == "accounts" })
 	c := d.Projections[i].Comparison
 	must.Hold(t, c.Changed == 1 && string(c.Samples[0].Fields[0].Live) == "200" && string(c.Samples[0].Fields[0].Expected) == "99", "it would change %+v", c)
 	must.Equal(t, b.MustRow("a", 2).Row, before.Row, "the row")
 	for seq, want := range map[int64]error{1: event.ErrConflict, 9: event.ErrNotFound} {
-		_, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", seq, 0)
+		_, err := runs.DryRun(t.Context(), b.Store, b.Set, replay.Trial{CampaignID: "a", Seq: seq, Next: 0})
 		must.Hold(t, errors.Is(err, want), "event %d: %v, want %v", seq, err, want)
 	}
 }
@@ -391,7 +393,7 @@ func TestDryRun_endsWhereACampaignWouldBlock(t *testing.T) {
 		b := enginetest.Open(t, enginetest.Define(t, files...))
 		b.Feed(enginetest.Opened("a", 10)).ExecProjections(`update purse set balance = 5`)
 		b.MustAppend(enginetest.Spent("a", 6), enginetest.Spent("a", 3), enginetest.Spent("a", 3))
-		d, err := runs.DryRun(t.Context(), b.Store, b.Set, "a", 2, 5)
+		d, err := runs.DryRun(t.Context(), b.Store, b.Set, replay.Trial{CampaignID: "a", Seq: 2, Next: 5})
 		must.Hold(t, err == nil && d.Seq == 3 && d.Rehearsed.Applied == 2 && d.Rehearsed.FailedSeq == 4 && d.Rehearsed.Projection == "accounts",
 			"purse is quarantined at event 2, accounts blocks at event 4: %+v (%v)", d, err)
 	}

@@ -2,6 +2,7 @@ package samples
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 	MarkerResume    MarkerKind = "resume"    // likewise
 	MarkerOperation MarkerKind = "operation" // an operation started
 	MarkerRun       MarkerKind = "run"       // a run started
+	MarkerNamed     MarkerKind = "named"     // by an operator or a script
 	MarkerLost      MarkerKind = "lost"      // an instance was seen last that ended without stopping, or is silent
 )
 
@@ -30,6 +32,7 @@ type Marker struct {
 	Version  string              `json:"version"`            // of a deploy, a projection or an instance that was lost
 	Previous string              `json:"-" redact:"-"`       // the version before that one
 	Subject  string              `json:"subject" redact:"-"` // the instance, projection, campaign or publisher
+	Text     string              `json:"text"`               // of a named one
 	Host     string              `json:"host"`               // of a deploy, a version or an instance that was lost
 	Entry    int64               `json:"audit_entry"`        // the entry in the audit log; 0 without one
 	Action   operator.Action     `json:"action" api:"empty"` // of the entry
@@ -46,13 +49,17 @@ func (m Marker) About(campaign string) bool {
 var MarkedActions = map[operator.Action]MarkerKind{
 	operator.ActionPause: MarkerPause, operator.ActionProjectionPause: MarkerPause, operator.ActionPublisherPause: MarkerPause, operator.ActionPublisherPauseAll: MarkerPause,
 	operator.ActionResume: MarkerResume, operator.ActionProjectionResume: MarkerResume, operator.ActionPublisherResume: MarkerResume, operator.ActionPublisherResumeAll: MarkerResume,
-	operator.ActionOperationStart: MarkerOperation, operator.ActionRunStart: MarkerRun,
+	operator.ActionOperationStart: MarkerOperation, operator.ActionRunStart: MarkerRun, operator.ActionMark: MarkerNamed,
 }
 
 // MarkerOf is the marker of an audit entry; false when its action is not marked.
 func MarkerOf(a operator.AuditEntry) (m Marker, marked bool) {
 	kind, marked := MarkedActions[a.Action]
-	return Marker{At: a.At, Kind: kind, Subject: cmp.Or(string(a.Target), a.CampaignID), Entry: a.ID, Action: a.Action, Actor: a.Actor, Audit: a}, marked
+	var named Named
+	if kind == MarkerNamed {
+		_ = json.Unmarshal(a.After, &named) // without a text it is told as an action
+	}
+	return Marker{At: a.At, Kind: kind, Text: named.Text, Subject: cmp.Or(string(a.Target), a.CampaignID), Entry: a.ID, Action: a.Action, Actor: a.Actor, Audit: a}, marked
 }
 
 // Deploys returns a marker for each instance that started with another build than the one before

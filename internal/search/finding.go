@@ -20,10 +20,14 @@ const (
 	FoundOperation  FindingKind = "operation"
 	FoundCause      FindingKind = "cause"
 	FoundProjection FindingKind = "projection"
+	FoundPublisher  FindingKind = "publisher"
+	FoundSource     FindingKind = "source"
+	FoundActor      FindingKind = "actor"  // of actions
+	FoundAction     FindingKind = "action" // that the text asks for, on what it names
 )
 
 // FindingKinds lists every kind in the order of pages.
-var FindingKinds = []FindingKind{FoundRange, FoundCampaign, FoundEvent, FoundRejection, FoundEntity, FoundRequest, FoundRun, FoundOperation, FoundCause, FoundProjection}
+var FindingKinds = []FindingKind{FoundRange, FoundCampaign, FoundEvent, FoundRejection, FoundEntity, FoundRequest, FoundRun, FoundOperation, FoundCause, FoundProjection, FoundPublisher, FoundSource, FoundActor, FoundAction}
 
 // Finding is one thing that a search has found.
 type Finding struct {
@@ -35,7 +39,8 @@ type Finding struct {
 	Seq         int64       // of an event
 	ID          int64       // of a run, an operation or a rejected row
 	Fingerprint string      `redact:"-"` // of a cause
-	Name        string      `redact:"-"` // of a projection, or of the source of a rejected row
+	Name        string      `redact:"-"` // of a projection, publisher, source or actor, or of the source of a rejected row
+	Page        string      `redact:"-"` // of an action, below the base path
 	Events      EventFilter `redact:"-"` // of a range, an entity or a request
 	Note        string      // what it is, in a few words
 }
@@ -66,6 +71,9 @@ func (f Findings) Only() (Finding, bool) {
 	var only Finding
 	n := 0
 	for _, one := range f.Found {
+		if one.Kind == FoundAction {
+			return only, false
+		}
 		if one.Certain {
 			only = one
 			n++
@@ -85,7 +93,7 @@ func SortFindings(all []Finding) []Finding {
 
 func (f Finding) place() int {
 	switch {
-	case f.Kind == FoundRange:
+	case f.Kind == FoundRange || f.Kind == FoundAction:
 		return 0
 	case f.Certain:
 		return 1

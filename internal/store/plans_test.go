@@ -210,6 +210,8 @@ var postgresScans = []scan{
 	{"scan by verifications_drifted", "verdict = 'drift'", "what is not as it should be, up to the limit"},
 	{"scan by events_pkey", "as newest", "the newest, up to a limit"},
 	{"seq scan of views", "views", "at most 50 for each owner"},
+	{"seq scan of pause_ends", "pause_ends", "one row for each pause that will end"},
+	{"scan by pause_ends", "pause_ends", "likewise"},
 	{"scan by verifications_found", ") as looked", "what is not as it should be alone, up to the limit"},
 	{"scan by verifications_found", "group by projection, verdict", "what is not as it should be, once per evaluation of alerts"},
 	{"scan by verifications_found", "as mismatched", "what is not as it should be, once per shared snapshot"},

@@ -402,7 +402,9 @@
     return !!a;
   }
   document.addEventListener("keydown", function (evt) {
-    if (evt.defaultPrevented || evt.ctrlKey || evt.metaKey || evt.altKey) return;
+    if (evt.defaultPrevented) return;
+    if ((evt.ctrlKey || evt.metaKey) && evt.key === "k") return toFind(evt);
+    if (evt.ctrlKey || evt.metaKey || evt.altKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(evt.target.tagName) && evt.target.type !== "checkbox" || first("dialog[open]")) return;
     if (Date.now() < going && go(evt.key)) {
       going = 0;
@@ -412,12 +414,13 @@
     if (evt.key === "?") help();
     else if (evt.key === "p") pause();
     else if (evt.key === "t") nextForm();
-    else if (evt.key === "/") {
-      var find = first("[data-find]");
-      if (find) find.focus();
-      evt.preventDefault();
-    }
+    else if (evt.key === "/") toFind(evt);
   });
+  function toFind(evt) {
+    var find = first("[data-find]");
+    if (find) find.focus();
+    evt.preventDefault();
+  }
 
   if (window.Idiomorph) {
     // What the reader expanded stays expanded across refreshes.

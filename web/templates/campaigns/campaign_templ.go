@@ -1081,7 +1081,7 @@ func campaignEvents(p ui.Page, v CampaignView) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = ui.Table(p, "stack", lineColumns("Projections", v.Campaign, campaign.HeldCursors(v.Cursors)), v.Events, func(e *campaign.EventLine) templ.OrderedAttributes {
+			templ_7745c5c3_Err = ui.Table(p, "stack lines", lineColumns("Projections", v.Campaign, campaign.HeldCursors(v.Cursors)), v.Events, func(e *campaign.EventLine) templ.OrderedAttributes {
 				class := ""
 				if e.Seq == v.Campaign.HeadSeq {
 					class = "here"

@@ -25,9 +25,13 @@ func triedLevel(r replay.RunResult) finding.Level {
 
 // dryRunTwins are the shell commands for the same dry run.
 func dryRunTwins(p ui.Page, v DryRunView) ui.Twins {
-	t := ui.Twins{Curl: p.CurlGet(p.Links.API().DryRun(v.CampaignID, v.Seq, v.Next))}
+	t := ui.Twins{Curl: p.CurlGet(p.Links.API().DryRun(v.Trial))}
 	if p.CommandLoads() {
-		t.CLI = p.Command("requeue --dry-run --next="+ui.Itoa(v.Next), nil, v.CampaignID, ui.Itoa(v.Seq))
+		command := "requeue --dry-run --next=" + ui.Itoa(v.Next)
+		if v.Without {
+			command += " --without"
+		}
+		t.CLI = p.Command(command, nil, v.CampaignID, ui.Itoa(v.Seq))
 	}
 	return t
 }

@@ -162,7 +162,7 @@ func rowActions(p ui.Page, d campaign.RowDetail) templ.Component {
 			}
 		}
 		if d.Skippable() && p.Offers(operator.ActionSkip) {
-			templ_7745c5c3_Err = skipForm(p, d.Row).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = skipForm(p, d.Row, d.Campaign.Paused == nil).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

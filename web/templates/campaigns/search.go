@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
@@ -21,17 +22,26 @@ type foundLook struct {
 }
 
 var foundLooks = map[search.FindingKind]foundLook{
-	search.FoundRange:      {"Events in this time", nil, foundEvents},
-	search.FoundCampaign:   {"Campaigns", func(f search.Finding) string { return f.CampaignID }, func(l ui.Links, f search.Finding) ui.URL { return l.Campaign(f.CampaignID) }},
-	search.FoundEvent:      {"Events", func(f search.Finding) string { return f.CampaignID + "/" + ui.Itoa(f.Seq) }, func(l ui.Links, f search.Finding) ui.URL { return l.Event(f.CampaignID, f.Seq) }},
-	search.FoundRejection:  {"Rejected rows", func(f search.Finding) string { return "rejected row " + ui.Itoa(f.ID) + " of source " + f.Name }, rejectionLink},
-	search.FoundEntity:     {"Entities", nil, foundEvents},
-	search.FoundRequest:    {"Requests", nil, foundEvents},
-	search.FoundRun:        {"Runs", func(f search.Finding) string { return "run " + ui.Itoa(f.ID) }, func(l ui.Links, f search.Finding) ui.URL { return l.RunOf(f.ID) }},
-	search.FoundOperation:  {"Operations", func(f search.Finding) string { return "operation " + ui.Itoa(f.ID) }, func(l ui.Links, f search.Finding) ui.URL { return l.OperationOf(f.ID) }},
-	search.FoundCause:      {"Causes of failures", func(f search.Finding) string { return f.Fingerprint }, func(l ui.Links, f search.Finding) ui.URL { return l.FailureGroup(f.Fingerprint) }},
+	search.FoundRange:     {"Events in this time", nil, foundEvents},
+	search.FoundCampaign:  {"Campaigns", func(f search.Finding) string { return f.CampaignID }, func(l ui.Links, f search.Finding) ui.URL { return l.Campaign(f.CampaignID) }},
+	search.FoundEvent:     {"Events", func(f search.Finding) string { return f.CampaignID + "/" + ui.Itoa(f.Seq) }, func(l ui.Links, f search.Finding) ui.URL { return l.Event(f.CampaignID, f.Seq) }},
+	search.FoundRejection: {"Rejected rows", func(f search.Finding) string { return "rejected row " + ui.Itoa(f.ID) + " of source " + f.Name }, rejectionLink},
+	search.FoundEntity:    {"Entities", nil, foundEvents},
+	search.FoundRequest:   {"Requests", nil, foundEvents},
+	search.FoundRun:       {"Runs", func(f search.Finding) string { return "run " + ui.Itoa(f.ID) }, func(l ui.Links, f search.Finding) ui.URL { return l.RunOf(f.ID) }},
+	search.FoundOperation: {"Operations", func(f search.Finding) string { return "operation " + ui.Itoa(f.ID) }, func(l ui.Links, f search.Finding) ui.URL { return l.OperationOf(f.ID) }},
+	search.FoundCause:     {"Causes of failures", func(f search.Finding) string { return f.Fingerprint }, func(l ui.Links, f search.Finding) ui.URL { return l.FailureGroup(f.Fingerprint) }},
+	search.FoundPublisher: {"Publishers", foundName, func(l ui.Links, f search.Finding) ui.URL {
+		topic, name, _ := strings.Cut(f.Name, "/")
+		return l.Publisher(operator.SubscriptionName{Topic: topic, Publisher: name})
+	}},
+	search.FoundSource:     {"Sources", foundName, func(l ui.Links, f search.Finding) ui.URL { return l.SourceOf(f.Name) }},
+	search.FoundActor:      {"Who did something", foundName, func(l ui.Links, f search.Finding) ui.URL { return l.Audit(operator.AuditFilter{Actor: f.Name}) }},
+	search.FoundAction:     {"Actions", foundName, func(l ui.Links, f search.Finding) ui.URL { return l.Below(f.Page) }},
 	search.FoundProjection: {"Projections", func(f search.Finding) string { return f.Name }, func(l ui.Links, f search.Finding) ui.URL { return l.Projection(f.Name) }},
 }
+
+func foundName(f search.Finding) string { return f.Name }
 
 func foundEvents(l ui.Links, f search.Finding) ui.URL { return l.SearchEvents(f.Events) }
 
@@ -42,8 +52,8 @@ func rejectionLink(l ui.Links, f search.Finding) ui.URL {
 // FindingURL is what a search has found.
 func FindingURL(l ui.Links, f search.Finding) ui.URL { return foundLooks[f.Kind].to(l, f) }
 
-// findingTitle is the words of a link to a finding.
-func findingTitle(f search.Finding) string {
+// FindingTitle is the words of a link to a finding.
+func FindingTitle(f search.Finding) string {
 	if title := foundLooks[f.Kind].title; title != nil {
 		return title(f)
 	}

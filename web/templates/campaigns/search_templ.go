@@ -980,7 +980,7 @@ func SearchPage(p ui.Page, f search.Findings) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var40 string
-						templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(findingTitle(one)))
+						templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(FindingTitle(one)))
 						if templ_7745c5c3_Err != nil {
 							return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/search.templ`, Line: 203, Col: 81}
 						}
@@ -1191,7 +1191,7 @@ func Suggestions(p ui.Page, f search.Findings) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var52 string
-			templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(findingTitle(one)))
+			templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(FindingTitle(one)))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/search.templ`, Line: 231, Col: 39}
 			}

@@ -26,6 +26,8 @@ func unskipForms(skips []event.Skip) []string {
 // skipProgress describes the progress of an active skip.
 func skipProgress(c campaign.Campaign, k event.Skip) string {
 	switch {
+	case c.AppliedSeq < k.Seq && c.Paused != nil:
+		return "No projection will apply this event. The campaign is paused: a resume confirms the skip, and until then it can be undone."
 	case c.AppliedSeq < k.Seq:
 		return "not yet skipped by a worker"
 	case c.AppliedSeq == k.Seq:
@@ -51,8 +53,8 @@ func skipPhrase(r campaign.Row) string {
 	return operator.ActionSkip.Phrase(operator.Reach{Skipped: event.RowKey{CampaignID: r.CampaignID, Seq: r.Seq}})
 }
 
-func skipTwins(p ui.Page, r campaign.Row) ui.Twins {
-	return p.Asks(operator.ActionSkip, campaign.SkipRequest{Reason: ui.AnyReason.Reason, Confirm: skipPhrase(r), Expected: ui.ExpectedOf(r)}, r.CampaignID, ui.Itoa(r.Seq))
+func skipTwins(p ui.Page, r campaign.Row, holds bool) ui.Twins {
+	return p.Asks(operator.ActionSkip, campaign.SkipRequest{Reason: ui.AnyReason.Reason, Hold: holds, Confirm: skipPhrase(r), Expected: ui.ExpectedOf(r)}, r.CampaignID, ui.Itoa(r.Seq))
 }
 
 func unskipTwins(p ui.Page, c campaign.Campaign, k event.Skip) ui.Twins {

@@ -464,7 +464,7 @@ func markerGlyph(g samples.MarkerGroup) string {
 var markerKinds = []struct {
 	kind  samples.MarkerKind
 	glyph string
-}{{samples.MarkerVersion, "◆"}, {samples.MarkerDeploy, "▲"}, {samples.MarkerPause, "‖"}, {samples.MarkerResume, "▸"}, {samples.MarkerOperation, "↻"}, {samples.MarkerRun, "≡"}, {samples.MarkerLost, "✕"}}
+}{{samples.MarkerVersion, "◆"}, {samples.MarkerDeploy, "▲"}, {samples.MarkerNamed, "★"}, {samples.MarkerPause, "‖"}, {samples.MarkerResume, "▸"}, {samples.MarkerOperation, "↻"}, {samples.MarkerRun, "≡"}, {samples.MarkerLost, "✕"}}
 
 // MarkerText is a marker in words.
 func MarkerText(m samples.Marker) string {
@@ -522,7 +522,7 @@ const markersListed = 12
 // has those of actions; the others come first, and of these changes of projections.
 func listedMarkers(markers []samples.Marker) []samples.Marker {
 	var chosen []int
-	for _, kinds := range [][]samples.MarkerKind{{samples.MarkerVersion}, {samples.MarkerDeploy}, {samples.MarkerLost}, {samples.MarkerPause, samples.MarkerResume, samples.MarkerOperation, samples.MarkerRun}} {
+	for _, kinds := range [][]samples.MarkerKind{{samples.MarkerVersion}, {samples.MarkerDeploy}, {samples.MarkerNamed}, {samples.MarkerLost}, {samples.MarkerPause, samples.MarkerResume, samples.MarkerOperation, samples.MarkerRun}} {
 		for i, m := range slices.Backward(markers) {
 			if len(chosen) < markersListed && slices.Contains(kinds, m.Kind) {
 				chosen = append(chosen, i)

@@ -219,15 +219,14 @@ func heroNumbers(p ui.Page, v Overview) []cell {
 	}
 	empty := cell{number: o.Empty, name: "Empty in", sub: o.Says, meaning: "When workers will have applied what waits, at the pace of the last seconds", testID: "empty-in",
 		hue: string(event.Dead), zero: o.Empty != "never", link: p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge})}
-	if o.Empty == "never" && o.Waiting == 0 {
-		empty.sub = event.Number(o.Held) + " wait for an operator; the rest: now"
-	}
 	p50, p99 := charts.Latency(v.History)
-	latency := cell{number: cmp.Or(p50, "none yet"), name: "Append to applied", meaning: "Median of the last time that events were applied", testID: "append-to-applied", zero: true, hue: string(event.Processing), link: p.Links.Charts()}
+	latency := cell{number: cmp.Or(p50, "idle"), name: "Append to applied", meaning: "Median of the last time that events were applied", testID: "append-to-applied", zero: true, hue: string(event.Processing), link: p.Links.Charts()}
 	if p99 != "" {
 		latency.sub = "p99 " + p99 + " · "
 	}
-	latency.sub += ui.Rate(s.Throughput.AppliedPerSecond) + " applied/s"
+	if latency.sub += ui.Rate(s.Throughput.AppliedPerSecond) + " applied/s"; p50 == "" {
+		latency.sub = "nothing was applied in this period"
+	}
 	return []cell{behind, empty, latency, v.proven(p)}
 }
 

@@ -117,7 +117,7 @@ func FailuresPage(p ui.Page, v FailuresView) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = ui.Title(p, "Causes").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Title(p, "Failures").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -72,6 +72,9 @@ func (v Overview) calm() string {
 	if v.Summary.Findings.Worst() == finding.OK {
 		return "Nothing needs attention."
 	}
+	if n := v.Summary.Outlook.Held; n > 0 {
+		return "Nothing fails, but " + event.Count(n, "event waits", "events wait") + " for an operator."
+	}
 	return "Nothing needs an operator."
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
@@ -36,7 +37,7 @@ func ActionSentence(a operator.AuditEntry) string {
 		}
 		return "Requeued dead rows."
 	case operator.ActionSkip:
-		return "Skipped " + subject + ": no projection will apply it, and the rows behind it continue."
+		return "Skipped " + subject + ": no projection will apply it; the rows behind it continue unless the campaign is paused."
 	case operator.ActionUnskip:
 		return "Un-skipped " + subject + ": it will be applied like any other event."
 	case operator.ActionOperationStart, operator.ActionOperationCancel, operator.ActionOperationAcknowledge:
@@ -73,6 +74,11 @@ func ActionSentence(a operator.AuditEntry) string {
 		return "Paused campaign " + a.CampaignID + "."
 	case operator.ActionResume:
 		return "Resumed campaign " + a.CampaignID + "."
+	case operator.ActionMark:
+		var m samples.Named
+		if json.Unmarshal(a.After, &m) == nil && m.Text != "" {
+			return Visible(m.Text)
+		}
 	case operator.ActionJournalWentBack:
 		var w campaign.WentBack
 		if json.Unmarshal(a.After, &w) == nil {

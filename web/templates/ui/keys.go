@@ -5,12 +5,13 @@ var keys = []struct {
 	keys []string
 	does string
 }{
-	{[]string{"/"}, "find a campaign"},
+	{[]string{"/"}, "find or do anything"},
+	{[]string{"Ctrl", "k"}, "the same, also while typing"},
 	{[]string{"g", "o"}, "go to the overview"},
 	{[]string{"g", "c"}, "go to the campaigns"},
 	{[]string{"g", "e"}, "go to the events"},
-	{[]string{"g", "p"}, "go to the problems"},
-	{[]string{"g", "j"}, "go to the jobs"},
+	{[]string{"g", "p"}, "go to the failures"},
+	{[]string{"g", "j"}, "go to the runs"},
 	{[]string{"g", "r"}, "go to the projections"},
 	{[]string{"g", "u"}, "go to the publishers"},
 	{[]string{"g", "s"}, "go to the system"},

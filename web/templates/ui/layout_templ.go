@@ -259,14 +259,14 @@ func Layout(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "\" aria-label=\"Everything\"><label class=\"hidden\" for=\"find\">Find anything: campaign, event, entity, run, operation, error, request</label> <input id=\"find\" type=\"search\" name=\"q\" placeholder=\"Find anything\" maxlength=\"500\" autocomplete=\"off\" spellcheck=\"false\" data-find data-suggestions=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "\" aria-label=\"Everything\"><label class=\"hidden\" for=\"find\">Find or do anything: campaign, event, entity, request, run, error, publisher, who; or pause acct-7</label> <input id=\"find\" type=\"search\" name=\"q\" placeholder=\"Find or do anything\" title=\"Ctrl-K\" maxlength=\"500\" autocomplete=\"off\" spellcheck=\"false\" data-find data-suggestions=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var18 string
 		templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(string(p.Links.Suggestions()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `ui/layout.templ`, Line: 49, Col: 185}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `ui/layout.templ`, Line: 49, Col: 206}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 		if templ_7745c5c3_Err != nil {

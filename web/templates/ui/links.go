@@ -265,6 +265,10 @@ func WithAction(u URL, act int64) URL {
 func (l Links) Charts() URL     { return l.charted(nil, "charts") }
 func (l Links) ChartTable() URL { return l.charted(values("table", "true"), "charts") }
 
+// HandOver is the page for the next shift, and HandOverFile the same as a file.
+func (l Links) HandOver() URL     { return l.at(nil, "handover") }
+func (l Links) HandOverFile() URL { return l.at(values("file", "true"), "handover") }
+
 // Docs is the list of documents, or of search results.
 func (l Links) Docs(query string) URL {
 	if query == "" {
@@ -437,8 +441,12 @@ func (l Links) RebuildOf(verify int64) URL {
 }
 
 // DryRun is the dry run of a row's event and some next ones.
-func (l Links) DryRun(campaign string, seq, next int64) URL {
-	return l.at(url.Values{"next": {strconv.FormatInt(next, 10)}}, rowPath(campaign, seq, "dry-run")...)
+func (l Links) DryRun(t replay.Trial) URL {
+	query := url.Values{"next": {strconv.FormatInt(t.Next, 10)}}
+	if t.Without {
+		query.Set("without", "true")
+	}
+	return l.at(query, rowPath(t.CampaignID, t.Seq, "dry-run")...)
 }
 
 // SearchEvents is the list of events of all campaigns that match f, from its cursor.

@@ -35,11 +35,11 @@ func TestLinks_escapeEveryPartBelowTheBasePath(t *testing.T) {
 		l.NewOperation(operations.Selection{Rows: []event.RowKey{{CampaignID: "a/b&c", Seq: 2}, {CampaignID: "d", Seq: 1}}}):            "/ops/operations/new?rows=a%2Fb%26c%2F2&rows=d%2F1",
 		l.API().Operation(3, operations.OperationRowFilter{Status: operations.ResultDone}):                                              "/ops/api/v1/operations/3?status=done",
 		l.NewRun(replay.RunRequest{Kind: replay.RunVerify, Campaigns: []string{"a/b", "c&d"}, Projections: []string{"x"}, UntilSeq: 4}): "/ops/runs/new?campaign_ids=a%2Fb&campaign_ids=c%26d&kind=verify&projections=x&until_seq=4",
-		l.RunResult(3, "a/b"):                                "/ops/runs/3/results/a%2Fb",
-		l.Run(3, replay.ResultFilter{Outcome: "drift"}, "c"): "/ops/runs/3?log=c&outcome=drift",
-		l.API().DryRun("a/b", 3, 0):                          "/ops/api/v1/rows/a%2Fb/3/dry-run?next=0",
-		l.Operating(GuideLag):                                "/ops/docs/operating#lag-rises",
-		l.FailureGroup("seat … is #"):                        "/ops/failures?fingerprint=seat+%E2%80%A6+is+%23",
+		l.RunResult(3, "a/b"):                                   "/ops/runs/3/results/a%2Fb",
+		l.Run(3, replay.ResultFilter{Outcome: "drift"}, "c"):    "/ops/runs/3?log=c&outcome=drift",
+		l.API().DryRun(replay.Trial{CampaignID: "a/b", Seq: 3}): "/ops/api/v1/rows/a%2Fb/3/dry-run?next=0",
+		l.Operating(GuideLag):                                   "/ops/docs/operating#lag-rises",
+		l.FailureGroup("seat … is #"):                           "/ops/failures?fingerprint=seat+%E2%80%A6+is+%23",
 	} {
 		must.Equal(t, got, want)
 	}

@@ -48,14 +48,14 @@ func sections(p Page) []section {
 			{"Rows", "Outbox", l.Rows(campaign.RowFilter{})},
 			{"Intake", "Intake", l.Intake()},
 		}},
-		{"Problems", "p", []place{
-			{"Failures", "Causes", l.Failures()},
+		{"Failures", "p", []place{
+			{"Failures", "Failures", l.Failures()},
 			{"Dead", "Dead rows", l.Rows(campaign.RowFilter{Status: event.Dead})},
 			{"Failed", "Failed rows", l.Rows(campaign.RowFilter{Status: event.Failed})},
 		}},
-		{"Jobs", "j", []place{
-			{"Operations", "Operations", l.Operations(operations.OperationFilter{})},
+		{"Runs", "j", []place{
 			{"Runs", "Runs", l.Runs(replay.RunFilter{})},
+			{"Operations", "Operations", l.Operations(operations.OperationFilter{})},
 		}},
 		{"Projections", "r", []place{{"Projections", "Projections", l.Projections()}}},
 		{"Publishers", "u", []place{{"Publishers", "Publishers", l.Publishers()}}},
@@ -103,7 +103,7 @@ func where(all []section, nav string) string {
 	switch {
 	case s.name == "":
 		return "Menu"
-	case len(s.pages) == 1:
+	case len(s.pages) == 1 || s.pages[s.at(nav)].name == s.name:
 		return s.name
 	}
 	return s.name + " · " + s.pages[s.at(nav)].name

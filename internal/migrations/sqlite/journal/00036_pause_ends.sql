@@ -7,3 +7,5 @@ create table pause_ends (
   ends_at bigint not null,
   primary key (resume, campaign_id, target)
 );
+
+create index pause_ends_by_end on pause_ends (ends_at, campaign_id, target, resume);
