@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
@@ -22,12 +23,16 @@ func (p *Process) endPauses(ctx context.Context) (bool, error) {
 	}
 	var failed []error
 	for _, e := range over {
+		loaded := func(i campaign.ProjectionInfo) bool { return i.Name == e.Target }
+		if e.Resume == operator.ActionProjectionResume && !slices.ContainsFunc(p.Set.Infos(), loaded) {
+			continue
+		}
 		switch err := p.endPause(ctx, e); {
 		case err == nil:
 			p.Logger.Info("a pause has ended", "by", e.By, "campaign", e.CampaignID, "target", e.Target, "action", e.Resume)
-		case errors.Is(err, event.ErrConflict):
+		case errors.Is(err, event.ErrConflict) || errors.Is(err, event.ErrNotFound):
 			failed = append(failed, p.Engine.ForgetPause(ctx, e))
-		case !errors.Is(err, event.ErrNotFound):
+		default:
 			failed = append(failed, err)
 		}
 	}
@@ -36,6 +41,7 @@ func (p *Process) endPauses(ctx context.Context) (bool, error) {
 
 func (p *Process) endPause(ctx context.Context, e campaign.PauseEnd) (err error) {
 	o := operator.ByItself("the time of the pause by " + e.By + " was over")
+	o.Ends = e.Until
 	switch e.Resume {
 	case operator.ActionProjectionResume:
 		_, err = p.Engine.Runs.ResumeProjection(ctx, o, e.Target, e.CampaignID, p.Set.Infos())

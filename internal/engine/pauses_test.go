@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/must"
 	"github.com/outboxweb/outboxweb/internal/operator"
@@ -49,6 +50,13 @@ func TestPauses_endByThemselves(t *testing.T) {
 	pause("a", by(operator.UntilResumed, "a migration"))
 	over()
 	must.Hold(t, paused("a"), "ended by the end of a pause before it")
+
+	must.Get(e.Queue.ResumeCampaign(f.Ctx, by("", ""), "a")).Or(t)
+	pause("a", by("4h", ""))
+	err = p.endPause(f.Ctx, campaign.PauseEnd{Resume: operator.ActionResume, CampaignID: "a", By: "ana", Until: sum.PauseEnds[0].Until})
+	must.Hold(t, errors.Is(err, event.ErrConflict) && paused("a"), "ended by the late end of a pause before it: %v", err)
+	must.Get(e.Queue.ResumeCampaign(f.Ctx, by("", ""), "a")).Or(t)
+	pause("a", by(operator.UntilResumed, "a migration"))
 
 	pause("b", by("4h", ""))
 	over()

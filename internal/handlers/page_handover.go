@@ -22,7 +22,6 @@ func (s *server) handOverPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	s.Store.Changed() // commands of other processes may just have changed something
 	all, err := s.queryOverview(r.Context(), samples.Range{Name: samples.RangeNames[0]})
 	if err != nil {
 		return err

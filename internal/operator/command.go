@@ -17,6 +17,7 @@ type Command struct {
 	Expected       *Expected // the state the operator saw; nil skips the comparison
 	Confirm        string    // the typed phrase, for actions that require one
 	Lasts          PauseFor  // of a pause
+	Ends           time.Time // of a resume at the end of a pause: which, so that a later one stays; zero for any
 	Hold           bool      // of a skip: pause the campaign behind it
 }
 

@@ -321,7 +321,7 @@ func (q *Queue) ResumeCampaign(ctx context.Context, o operator.Command, id strin
 			return event.Conflict("campaign %q is not paused%s", id, t.LastAction(id, 0, now))
 		}
 		c.PausedAt, c.PausedBy, c.PausedWhy = sql.NullInt64{}, "", ""
-		return t.Resumed(operator.ActionResume, id, "")
+		return t.Resumed(o, operator.ActionResume, id, "")
 	})
 }
 

@@ -94,7 +94,7 @@ func (pr *Progress) Resume(ctx context.Context, o operator.Command, name operato
 		if !p.view(now).Resumable() {
 			return event.Conflict("publisher %s is active and has no errors, so there is nothing to resume%s", name, t.lastAction(name, now))
 		}
-		if err := p.resume(t); err != nil {
+		if err := p.resume(t, o); err != nil {
 			return err
 		}
 		return pr.core.RequireReason(o, 0)

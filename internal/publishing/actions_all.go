@@ -38,7 +38,7 @@ func (pr *Progress) PauseAll(ctx context.Context, o operator.Command, name strin
 // pauses them. It returns event.ErrConflict if there is nothing to resume, event.ErrNotFound if
 // there is none.
 func (pr *Progress) ResumeAll(ctx context.Context, o operator.Command, name string) (subscription.PublishersChange, error) {
-	return pr.changeAll(ctx, o, operator.ActionPublisherResumeAll, name, "is active and has no errors in every topic", subscription.Publisher.Resumable, func(t *tx, p *publisherRow, _ int64) error { return p.resume(t) })
+	return pr.changeAll(ctx, o, operator.ActionPublisherResumeAll, name, "is active and has no errors in every topic", subscription.Publisher.Resumable, func(t *tx, p *publisherRow, _ int64) error { return p.resume(t, o) })
 }
 
 func (pr *Progress) changeAll(ctx context.Context, o operator.Command, action operator.Action, name, already string, possible func(subscription.Publisher) bool, change func(*tx, *publisherRow, int64) error) (subscription.PublishersChange, error) {

@@ -144,13 +144,13 @@ func (p *publisherRow) pause(t *tx, o operator.Command, now int64) error {
 	return t.PausedUntil(o, operator.ActionPublisherResume, "", p.SubscriptionName.String(), now)
 }
 
-func (p *publisherRow) resume(t *tx) error {
+func (p *publisherRow) resume(t *tx, o operator.Command) error {
 	if p.status == subscription.PublisherPaused {
 		p.status = subscription.PublisherActive
 		p.pausedAt, p.pausedBy, p.pausedReason = sql.NullInt64{}, "", ""
 	}
 	p.clearErrors()
-	return t.Resumed(operator.ActionPublisherResume, "", p.SubscriptionName.String())
+	return t.Resumed(o, operator.ActionPublisherResume, "", p.SubscriptionName.String())
 }
 
 // clearErrors clears the errors, so that the subscription is retried at once. A failed one becomes

@@ -69,6 +69,11 @@ func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o operator.Command
 		if err == nil {
 			err = t.sinceReplays(h)
 		}
+		if err == nil && kind.action == operator.ActionProjectionPause {
+			err = t.PausedUntil(o, operator.ActionProjectionResume, of.CampaignID, of.Projection, now)
+		} else if err == nil { // before the projections are written to: it may refuse
+			err = t.Resumed(o, operator.ActionProjectionResume, of.CampaignID, of.Projection)
+		}
 		if err != nil {
 			return h.ProjectionPause, err
 		}
@@ -79,11 +84,6 @@ func (rs *Runs) setPaused(ctx context.Context, kind holdKind, o operator.Command
 		}
 		if err == nil && h.Behind > 0 {
 			err = rs.catchUp(t, h)
-		}
-		if err == nil && kind.action == operator.ActionProjectionPause {
-			err = t.PausedUntil(o, operator.ActionProjectionResume, of.CampaignID, of.Projection, now)
-		} else if err == nil {
-			err = t.Resumed(operator.ActionProjectionResume, of.CampaignID, of.Projection)
 		}
 		a.After = h.ProjectionPause
 		return h.ProjectionPause, err

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
@@ -11,7 +13,7 @@ import (
 // PausedUntil keeps when the pause of a command ends, in the place of an earlier one of the same; resume is the
 // action that ends it.
 func (t *Tx) PausedUntil(o operator.Command, resume operator.Action, campaignID, target string, now int64) error {
-	if err := t.Resumed(resume, campaignID, target); err != nil {
+	if err := t.Resumed(o, resume, campaignID, target); err != nil {
 		return err
 	}
 	end := o.Lasts.End(sqldb.At(now))
@@ -22,9 +24,13 @@ func (t *Tx) PausedUntil(o operator.Command, resume operator.Action, campaignID,
 	return err
 }
 
-// Resumed forgets when a pause ends.
-func (t *Tx) Resumed(resume operator.Action, campaignID, target string) error {
-	_, err := t.Exec(`delete from pause_ends where resume = $1 and campaign_id = $2 and target = $3`, string(resume), campaignID, target)
+// Resumed forgets when a pause ends. For a command that ends one at its time it is event.ErrConflict if there is
+// another by now.
+func (t *Tx) Resumed(o operator.Command, resume operator.Action, campaignID, target string) error {
+	n, err := t.Exec(`delete from pause_ends where resume = $1 and campaign_id = $2 and target = $3 and (cast($4 as bigint) = 0 or ends_at = cast($4 as bigint))`, string(resume), campaignID, target, sqldb.Micros(o.Ends))
+	if err == nil && n == 0 && !o.Ends.IsZero() {
+		return event.Conflict("the pause that was to end at %s has been ended, or is another by now", o.Ends.UTC().Format("15:04:05 UTC"))
+	}
 	return err
 }
 
@@ -46,5 +52,11 @@ func (s *Store) PausesOver(ctx context.Context) (campaign.PauseEnds, error) {
 
 // ForgetPause forgets the end of a pause that is no more.
 func (s *Store) ForgetPause(ctx context.Context, e campaign.PauseEnd) error {
-	return s.journal.Write(ctx, func(t *Tx) error { return t.Resumed(e.Resume, e.CampaignID, e.Target) })
+	err := s.journal.Write(ctx, func(t *Tx) error {
+		return t.Resumed(operator.Command{Ends: e.Until}, e.Resume, e.CampaignID, e.Target)
+	})
+	if errors.Is(err, event.ErrConflict) {
+		return nil
+	}
+	return err
 }
