@@ -180,11 +180,12 @@ func workerLine(s campaign.Summary) string {
 	if !slices.ContainsFunc(s.Instances, known) {
 		return seen + " on another host: idle, or gone"
 	}
+	serving := ""
 	if !s.Worker.Campaigns.Every() {
-		seen += ", serving only campaigns that match " + s.Worker.Campaigns.String()
+		serving = ", serving only campaigns that match " + s.Worker.Campaigns.String()
 	}
 	if idle := s.AsOf.Sub(*s.Worker.LastSeen); idle > campaign.Recent && s.Throughput == (campaign.Throughput{}) {
-		return "running, idle: it last had work " + event.Age(idle) + " ago" + strings.TrimPrefix(seen, "last seen "+event.Age(idle)+" ago")
+		return "running, idle: it last had work " + event.Age(idle) + " ago" + serving
 	}
-	return fmt.Sprintf("running, %s, %.0f applied/s, %.0f failed/s", seen, s.Throughput.AppliedPerSecond, s.Throughput.FailedPerSecond)
+	return fmt.Sprintf("running, %s%s, %.0f applied/s, %.0f failed/s", seen, serving, s.Throughput.AppliedPerSecond, s.Throughput.FailedPerSecond)
 }

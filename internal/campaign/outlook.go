@@ -72,7 +72,7 @@ func (o *Outlook) within(seconds float64, says string) {
 // stays reports whether workers will not apply what they apply by themselves.
 func (o Outlook) stays() bool { return o.workers == "never" }
 
-// Sentence is when the backlog is empty, and why: "4 min: at 900 events/s; nothing else waits".
+// Sentence is when the backlog is empty, and why: "4 min: at 900 events/s".
 func (o Outlook) Sentence() string { return o.Empty + ": " + o.Says }
 
 // Seconds are EmptySeconds; infinite if that is null.

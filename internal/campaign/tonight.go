@@ -24,24 +24,16 @@ func (n Tonight) Text() string {
 // Tonight judges all but who is told.
 func (s Summary) Tonight() (n Tonight) {
 	o, level := s.Outlook, s.Findings.Worst()
-	count := func(of finding.Level) (n int64) {
-		for _, one := range s.Findings {
-			if one.Level == of {
-				n++
-			}
-		}
-		return n
-	}
 	n.Calm = level != finding.Bad && !o.stays() && o.Held == 0
 	switch {
 	case level == finding.Bad:
-		n.Says = "No: " + event.Count(count(finding.Bad), "finding needs", "findings need") + " you."
+		n.Says = "No: " + event.Count(s.Findings.At(finding.Bad), "finding needs", "findings need") + " you."
 	case o.stays():
 		n.Says = "No: the backlog stays."
 	case o.Held > 0:
 		n.Says = "Not quite: " + event.Count(o.Held, "event waits", "events wait") + " for an operator."
 	case level == finding.Warn:
-		n.Says = "Yes, with " + event.Count(count(finding.Warn), "warning", "warnings") + "."
+		n.Says = "Yes, with " + event.Count(s.Findings.At(finding.Warn), "warning", "warnings") + "."
 	default:
 		n.Says = "Yes: nothing needs you."
 	}

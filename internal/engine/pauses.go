@@ -14,8 +14,8 @@ import (
 // pauseEndsEvery is how often pauses whose time is over are looked for.
 const pauseEndsEvery = 5 * time.Second
 
-// endPauses ends the pauses whose time is over. A pause that somebody else has ended is forgotten; that of a
-// projection which is not loaded here is left to others.
+// endPauses ends the pauses whose time is over. The end of a pause that is over already is forgotten;
+// that of a projection which is not loaded here is left to other processes.
 func (p *Process) endPauses(ctx context.Context) (bool, error) {
 	over, err := p.Engine.PausesOver(ctx)
 	if err != nil {

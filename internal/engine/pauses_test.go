@@ -16,7 +16,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/storetest"
 )
 
-// A pause ends at its time, is told until then, and one that was resumed and made anew is not ended by the first.
+// A pause ends at its time, which is told until then. The end of a pause that was resumed ends no later pause.
 func TestPauses_endByThemselves(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)

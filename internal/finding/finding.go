@@ -94,6 +94,11 @@ func (l List) Worst() Level {
 // Worse is the worse of two levels.
 func Worse(a, b Level) Level { return levels[max(slices.Index(levels, a), slices.Index(levels, b))] }
 
+// At counts the findings of a level.
+func (l List) At(level Level) int64 {
+	return int64(len(l.where(func(f Finding) bool { return f.Level == level })))
+}
+
 // Of are the findings of these kinds.
 func (l List) Of(kinds ...Kind) List {
 	return l.where(func(f Finding) bool { return slices.Contains(kinds, f.Kind) })

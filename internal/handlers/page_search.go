@@ -95,7 +95,7 @@ func FoundIn(l ui.Links, f search.Findings) Found {
 func (s *server) findActions(r *http.Request, f *search.Findings) error {
 	verb, rest, _ := strings.Cut(f.Text, " ")
 	verb = strings.ToLower(verb)
-	p := s.actingPage(r, "", "", "")
+	p := s.plainFrame(r, "", "")
 	offer := func(action operator.Action, words, page string) {
 		if p.Offers(action) {
 			f.Found = append(f.Found, search.Finding{Kind: search.FoundAction, Name: words, Page: page})
