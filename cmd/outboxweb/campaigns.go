@@ -68,16 +68,44 @@ type campaignsRowsCmd struct {
 	Seq      int64  `placeholder:"N" help:"As of this event; by default the last applied one."`
 	Table    string `placeholder:"T" help:"Only this table."`
 	After    string `placeholder:"ROW" help:"The rows of that table after this one, as the JSON output names it."`
+	Row      string `placeholder:"ROW" help:"Only this row, as the JSON output names it; with --column, who set the column's value."`
+	Column   string `placeholder:"COLUMN" help:"With --row: only this column, what it was before, and the event, actor, request and version that set it."`
 	jsonFlag
 	redactFlags
 }
 
+const patience = 24 * time.Hour // until interrupted
+
+// cell prints who set one cell.
+func (c *campaignsRowsCmd) cell(ctx context.Context, a *app) error {
+	h, err := readShown(ctx, a, c.redactFlags, func(_ *redact.Redactor, _ *engine.Engine, _ *projection.Set, travel *timetravel.Travel) (timetravel.ModelHistory, error) {
+		return travel.Cell(ctx, timetravel.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Row: c.Row}, c.Column, patience)
+	})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return a.printJSON(h)
+	}
+	fmt.Fprintf(a.out, "%s of %s %s as of event %d: %s\n", h.Cell.Name, h.Table, strings.Join(keyTexts(h.Key), " "), h.Seq, h.Cell.Value)
+	fmt.Fprintf(a.out, "set by event %d (%s), %s; %s\n", h.Cell.SetSeq, h.EventType, h.Cell.Statement, cmp.Or(h.Doubt(), h.Versions()))
+	if h.SetBy != nil {
+		fmt.Fprintln(a.out, h.SetBy.Sentence())
+	}
+	for _, was := range h.Earlier {
+		fmt.Fprintf(a.out, "before: %s, set by event %d, %s\n", was.Value, was.SetSeq, was.Statement)
+	}
+	return nil
+}
+
 // Run replays the campaign and prints the rows.
 func (c *campaignsRowsCmd) Run(ctx context.Context, a *app) error {
-	const patience = 24 * time.Hour // until interrupted
+	if c.Column != "" {
+		return c.cell(ctx, a)
+	}
 	var held map[string][]campaign.Cursor
 	m, err := readShown(ctx, a, c.redactFlags, func(_ *redact.Redactor, st *engine.Engine, set *projection.Set, travel *timetravel.Travel) (m timetravel.ReadModel, err error) {
-		if m, err = travel.At(ctx, timetravel.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After}, patience); err == nil {
+		if m, err = travel.At(ctx, timetravel.ModelQuery{CampaignID: c.Campaign, Seq: c.Seq, Table: c.Table, After: c.After, Row: c.Row}, patience); err == nil {
 			held, err = st.Runs.Held(ctx, set.Infos(), c.Campaign)
 		}
 		return m, err

@@ -37,7 +37,7 @@ func (c *migrateCmd) Run(ctx context.Context, a *app) error {
 	return printTable(a.out, "DATABASE\tVERSION\tNAME\tAPPLIED", steps, func(m sqldb.Migration) []any {
 		applied := "no"
 		if m.AppliedAt != nil {
-			applied = m.AppliedAt.UTC().Format("2006-01-02 15:04:05 UTC")
+			applied = event.Second(*m.AppliedAt)
 		}
 		return []any{m.Database, m.Version, m.Name, applied}
 	})

@@ -18,6 +18,7 @@ import (
 type projectionsStatusCmd struct {
 	Name   string                `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
 	Filter campaign.CursorFilter `embed:""`
+	Built  string                `name:"built-by" placeholder:"VERSION" help:"With NAME: the campaigns of which this version of it made rows that are still there, with their events. A prefix is enough."`
 	Limit  int                   `default:"${default_page}" placeholder:"N" least:"1" most:"${max_page}" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
 }
@@ -25,6 +26,9 @@ type projectionsStatusCmd struct {
 func (c *projectionsStatusCmd) check() error {
 	if c.Name == "" && c.Filter.State != "" {
 		return usagef("--state needs NAME")
+	}
+	if c.Name == "" && c.Built != "" {
+		return usagef("--built-by needs NAME")
 	}
 	return nil
 }
@@ -53,6 +57,9 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app, set *projection.
 		return c.printAll(a, described)
 	}
 	c.Filter.Projection, c.Filter.Limit = c.Name, c.Limit
+	if c.Built != "" {
+		return c.printBuilt(ctx, a, st, known)
+	}
 	cursors, err := st.Runs.ProjectionCursors(ctx, c.Filter, known)
 	if err != nil {
 		return err
@@ -68,6 +75,19 @@ func (c *projectionsStatusCmd) Run(ctx context.Context, a *app, set *projection.
 		}
 	}
 	return nil
+}
+
+func (c *projectionsStatusCmd) printBuilt(ctx context.Context, a *app, st *engine.Engine, known []campaign.ProjectionInfo) error {
+	version, err := st.WholeVersion(ctx, c.Name, c.Built)
+	if err != nil {
+		return err
+	}
+	page, err := st.Runs.BuiltBy(ctx, campaign.BuiltFilter{Projection: c.Name, Version: version, Limit: c.Limit}, known)
+	if err != nil {
+		return err
+	}
+	a.printCut(page.NextCursor, len(page.Items), "campaigns")
+	return printList(a, c.jsonFlag, "campaigns", page.Items, projections.BuiltColumns())
 }
 
 func (c *projectionsStatusCmd) printAll(a *app, described []campaign.ProjectionInfo) error {
@@ -112,8 +132,8 @@ func (c *projectionsStatusCmd) printOne(a *app, p campaign.ProjectionDetail, cur
 	} else if text != "" {
 		fmt.Fprintln(a.out, text, campaign.BuiltAdvice)
 	}
-	for _, v := range p.Kept {
-		fmt.Fprintln(a.out, "kept version", v.Named())
+	for _, v := range p.Versions {
+		fmt.Fprintln(a.out, "version", v.Words(p.Version))
 	}
 	if len(cursors.Items) == 0 {
 		return nil

@@ -16,6 +16,8 @@ type RowsBuilt struct {
 	// those that built rows, the first one first; empty if unknown. Of all campaigns together it lacks
 	// the loaded version, which builds what is applied since it was loaded, until another one is
 	BuiltVersions []LoadedVersion `json:"built_versions"`
+	// of the loaded version, as of built_versions; 0 if unknown
+	VersionNumber int64 `json:"version_number"`
 	// when the loaded version was loaded last, in place of another; nil if unknown
 	LoadedAt *time.Time `json:"loaded_at"`
 }
@@ -23,15 +25,39 @@ type RowsBuilt struct {
 // LoadedVersion is a version of a projection's definition.
 type LoadedVersion struct {
 	Version  string     `json:"version"`
+	Number   int64      `json:"number"`    // among the projection's versions, from 1 in the order of their first load; 0 if unknown
 	LoadedAt *time.Time `json:"loaded_at"` // when it was loaded last, in place of another; nil if unknown
+	Kept     bool       `json:"kept"`      // its text is kept, so that rows can be compared with it
 }
 
-// Named is the version with when it was loaded: "5b70dfd1a2c3 (loaded 2026-11-26 18:10:00 UTC)".
+// Named is the version with when it was loaded: "2 (5b70dfd1a2c3, loaded 2026-11-26 18:10:00 UTC)".
 func (v LoadedVersion) Named() string {
-	if v.LoadedAt == nil {
+	switch {
+	case v.LoadedAt == nil:
+		return v.Short()
+	case v.Number == 0:
+		return event.ShortHash(v.Version) + " (loaded " + event.Second(*v.LoadedAt) + ")"
+	}
+	return event.Number(v.Number) + " (" + event.ShortHash(v.Version) + ", loaded " + event.Second(*v.LoadedAt) + ")"
+}
+
+// Words is Named with what can be done with the version, beside the loaded one: "1 (5b70dfd1a2c3), kept".
+func (v LoadedVersion) Words(loaded string) string {
+	switch {
+	case v.Version == loaded:
+		return v.Named() + ", loaded now"
+	case v.Kept:
+		return v.Named() + ", kept"
+	}
+	return v.Named() + ", text not kept"
+}
+
+// Short is the version with its number: "2 (5b70dfd1a2c3)".
+func (v LoadedVersion) Short() string {
+	if v.Number == 0 {
 		return event.ShortHash(v.Version)
 	}
-	return event.ShortHash(v.Version) + " (loaded " + second(*v.LoadedAt) + ")"
+	return event.Number(v.Number) + " (" + event.ShortHash(v.Version) + ")"
 }
 
 // VersionLoad is a start of an instance with another version of a projection.
@@ -55,27 +81,45 @@ type Installed struct {
 
 // Load is when a version was loaded in place of another.
 type Load struct {
-	First time.Time // zero if it may have been loaded earlier, too
-	Last  time.Time
+	Number int64     // of the version, as of LoadedVersion
+	Kept   bool      // likewise
+	First  time.Time // zero if it may have been loaded earlier, too
+	Last   time.Time
 }
 
 // Rows says which versions built the rows, for a process that has loaded one.
 func (i Installed) Rows(loaded string) RowsBuilt {
-	b := RowsBuilt{BuiltVersions: []LoadedVersion{}, LoadedAt: i.loadedAt(loaded)}
 	if i.Version == "" && len(i.Built) == 0 { // not installed
-		return b
+		return i.rowsNow(loaded)
 	}
-	for _, v := range i.Built {
-		b.BuiltVersions = append(b.BuiltVersions, LoadedVersion{v, i.loadedAt(v)})
-	}
-	if len(i.Built) == 1 {
-		b.BuiltVersion = i.Built[0]
-	}
-	b.BuiltByOtherVersion = loaded == "" || b.BuiltVersion != loaded
+	b := i.rowsOf(i.Built, loaded)
 	if !b.BuiltByOtherVersion && i.Version != loaded { // another process applies with another version, or without it
 		b.BuiltVersion, b.BuiltByOtherVersion = "", true
 	}
 	return b
+}
+
+func (i Installed) rowsNow(loaded string) RowsBuilt {
+	v := i.Named(loaded)
+	return RowsBuilt{BuiltVersions: []LoadedVersion{}, VersionNumber: v.Number, LoadedAt: v.LoadedAt}
+}
+
+// rowsOf says that these versions built the rows.
+func (i Installed) rowsOf(built []string, loaded string) RowsBuilt {
+	b := i.rowsNow(loaded)
+	for _, v := range built {
+		b.BuiltVersions = append(b.BuiltVersions, i.Named(v))
+	}
+	if len(built) == 1 {
+		b.BuiltVersion = built[0]
+	}
+	b.BuiltByOtherVersion = loaded == "" || b.BuiltVersion != loaded
+	return b
+}
+
+// By names versions that built rows, as RowsBuilt.By does.
+func (i Installed) By(versions []string, loaded string) string {
+	return i.rowsOf(versions, loaded).By()
 }
 
 // RowsOf is Rows for a campaign whose rows were built from a time on, and to which the last event was applied
@@ -110,11 +154,13 @@ func (i Installed) replacedBy(version string, at time.Time) bool {
 	return false
 }
 
-func (i Installed) loadedAt(version string) *time.Time {
+// Named is a version with what is known of its loads.
+func (i Installed) Named(version string) LoadedVersion {
+	v := LoadedVersion{Version: version}
 	if l, known := i.Loads[version]; known {
-		return &l.Last
+		v.Number, v.LoadedAt, v.Kept = l.Number, &l.Last, l.Kept
 	}
-	return nil
+	return v
 }
 
 // Sentence says which versions built the rows of a projection and which is loaded, where they are not
@@ -130,9 +176,9 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 		}
 		names = append(names, v.Named())
 	}
-	now := " Version " + event.ShortHash(loaded) + " is loaded now"
+	now := " Version " + b.now(loaded).Short() + " is loaded now"
 	if b.LoadedAt != nil {
-		now += ", since " + second(*b.LoadedAt)
+		now += ", since " + event.Second(*b.LoadedAt)
 	}
 	if b.BuildsSince(loaded) {
 		now += ", and builds what is applied since then"
@@ -146,6 +192,11 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 	return "Rows of projection " + projection + " were built by versions " + event.Joined(names, " and ") + "." + now + "."
 }
 
+// now is the loaded version.
+func (b RowsBuilt) now(loaded string) LoadedVersion {
+	return LoadedVersion{Version: loaded, Number: b.VersionNumber, LoadedAt: b.LoadedAt}
+}
+
 // BuiltAdvice is what to do about rows that another version than the loaded one built.
 const BuiltAdvice = "If the loaded version is wrong, load the right file again. Then verify, and rebuild what differs."
 
@@ -154,12 +205,17 @@ const BuiltAdvice = "If the loaded version is wrong, load the right file again. 
 type ReplayedWith struct {
 	Version string `json:"version"` // hash of the definition; empty for rows that were not replayed, or if it is unknown
 	RowsBuilt
+	// each event was replayed with the version that made the rows of it, which may not be version
+	AsBuilt bool        `json:"as_built"`
+	Built   BuiltRanges `json:"-"`
 }
 
 // Versions names both: "replayed with version ed74e2a0b1c2, rows built by version 5b70dfd1a2c3".
 func (r ReplayedWith) Versions() string {
 	with := "replayed with version " + event.ShortHash(r.Version)
 	switch {
+	case r.AsBuilt && r.BuiltByOtherVersion:
+		return "replayed with what built the rows, version " + r.Built.Words()
 	case r.Version == "":
 		return "not all built by the compared version" // of a run before versions were kept
 	case r.BuiltByOtherVersion:
@@ -171,7 +227,7 @@ func (r ReplayedWith) Versions() string {
 // Doubt says of replayed values that they may never have been there; empty where one version built the rows
 // and replayed them.
 func (r ReplayedWith) Doubt() string {
-	if !r.BuiltByOtherVersion || r.Version == "" {
+	if !r.BuiltByOtherVersion || r.Version == "" || r.AsBuilt {
 		return ""
 	}
 	return r.Versions() + ": a value shown here may never have been there"
@@ -190,7 +246,7 @@ func OutdatedWords(loaded []ProjectionInfo, outdated ...Verification) string {
 		were = append(were, was)
 		for _, p := range loaded {
 			if p.Name == v.Projection {
-				now = append(now, "version "+LoadedVersion{p.Version, p.LoadedAt}.Named())
+				now = append(now, "version "+p.now(p.Version).Named())
 			}
 		}
 	}
@@ -207,8 +263,6 @@ func OutdatedWords(loaded []ProjectionInfo, outdated ...Verification) string {
 	return text + "; verify again with the loaded versions"
 }
 
-func second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
 // BuildsSince reports whether the loaded version is not among those known to have built rows of all
 // campaigns together: it builds what is applied since it was loaded.
 func (b RowsBuilt) BuildsSince(loaded string) bool {
@@ -220,7 +274,7 @@ func (b RowsBuilt) BuildsSince(loaded string) bool {
 // ed74e2a0b1c2".
 func (b RowsBuilt) ByNow(loaded string) string {
 	if b.BuildsSince(loaded) {
-		return b.By() + ", and since by the loaded version " + event.ShortHash(loaded)
+		return b.By() + ", and since by the loaded version " + b.now(loaded).Short()
 	}
 	return b.By()
 }
@@ -229,7 +283,7 @@ func (b RowsBuilt) ByNow(loaded string) string {
 func (b RowsBuilt) By() string {
 	var names []string
 	for _, v := range b.BuiltVersions {
-		names = append(names, event.ShortHash(v.Version))
+		names = append(names, v.Short())
 	}
 	switch {
 	case !b.BuiltByOtherVersion:

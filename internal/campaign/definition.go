@@ -6,6 +6,7 @@ import "time"
 type Definition struct {
 	Projection string
 	Version    string
+	Number     int64  // among the projection's versions, from 1 in the order of their first load
 	Previous   string // the version loaded before; empty for the first
 	LoadedAt   time.Time
 	Host       string
@@ -17,9 +18,8 @@ type ProjectionDetail struct {
 	ProjectionInfo
 	// the last load of another version of the definition; null if no other one is known
 	LastChange *DefinitionChange `json:"last_change" api:"nullable"`
-	// the versions of which the text is kept, the one loaded last first, at most 10; each can be
-	// rehearsed and compared with
-	Kept []LoadedVersion `json:"kept_versions"`
+	// its versions, the one loaded last first, at most 10; those that are kept can be rehearsed and compared with
+	Versions []LoadedVersion `json:"versions"`
 }
 
 // DefinitionChange is the load of another version of a projection's definition.

@@ -63,6 +63,10 @@ type Cursor struct {
 	Failure *CursorFailure `json:"failure"`
 	Version string         `json:"version"` // hash of the loaded definition
 	RowsBuilt
+	// which version made its rows of which events; absent in lists
+	Built BuiltRanges `json:"built,omitempty"`
+	// of those, what runs replayed, the earliest run first
+	Replayed []BuiltRange `json:"-"`
 }
 
 // Follows reports whether the projection is live in the campaign.

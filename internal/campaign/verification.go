@@ -25,6 +25,8 @@ type Verification struct {
 	Error    string `json:"error"`    // why it failed; empty if it did not
 	Version  string `json:"version"`  // hash of the definition that it compared with; empty if unknown
 	Outdated bool   `json:"outdated"` // another version is loaded now: verify again
+	// of rows that differ, the versions that had made them; empty if unknown
+	Built []string `json:"built_by,omitempty"`
 }
 
 // Failure describes a failed verification: "could not be verified at 2026-05-07T09:00:00Z: event 2
@@ -54,6 +56,13 @@ type FoundDrift struct {
 	Campaigns  int64
 	Since      time.Time // of the first of these verifications
 	Error      string    // of a failed one
+}
+
+// DriftBuilt counts the campaigns that differ from the loaded version of a projection by what made their rows.
+type DriftBuilt struct {
+	Projection string
+	Versions   []string // none if unknown
+	Campaigns  int64
 }
 
 // RowsReplaced counts the rows of a projection in a campaign.

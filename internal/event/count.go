@@ -117,6 +117,9 @@ func Age(d time.Duration) string {
 // ShortHash abbreviates a hash, such as a projection's version.
 func ShortHash(hash string) string { return hash[:min(len(hash), 12)] }
 
+// Second is a time to the second: "2006-01-02 15:04:05 UTC".
+func Second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
 // Lowered begins a text with a small letter.
 func Lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 

@@ -80,6 +80,8 @@ func (e *Reader) read(ctx context.Context) (f Facts, err error) {
 		{f.Summary.Counts.Failed+f.Summary.Counts.Dead > 0 || e.Store.Mode() == campaign.ModeShadow, func() error { f.Groups, err = e.Store.ErrorGroups(ctx); return err }},
 		{c.Drifted+c.Unverifiable > 0, func() error { f.Found, err = e.Store.FoundDrift(ctx); return err }},
 		{c.Drifted > 0, func() error { f.Drifted, err = e.Store.Drifted(ctx, MaxVerifications); return err }},
+		{c.Drifted > 0, func() error { f.DriftBuilt, err = e.Store.DriftBuilt(ctx); return err }},
+		{c.Drifted > 0, func() error { f.Compared, err = e.Runs.Compared(ctx); return err }},
 		{c.Unverifiable > 0, func() error { f.Unverified, err = e.Store.Unverified(ctx, MaxVerifications); return err }},
 		{f.Summary.Operations.Unacknowledged > 0, func() error { f.Ended, err = e.ended(ctx); return err }},
 		{len(campaign.QuarantinedAmong(f.Summary.Held)) > 0, func() error { return e.readQuarantines(ctx, &f) }},

@@ -1,7 +1,9 @@
 package facts
 
 import (
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
@@ -84,8 +86,8 @@ func (f Facts) drifted(n int64) finding.Finding {
 	unchanged := slices.Clone(in)
 	for _, p := range f.otherBuilt() {
 		if slices.Contains(in, p.Name) {
-			says = append(says, p.Sentence(p.Name, p.Version))
 			one.Page, one.Link = campaign.PagePath(nil, "projections", p.Name)+"#change", "See what changed"
+			says = append(says, p.Sentence(p.Name, p.Version)+f.sides(&one, p))
 			unchanged = slices.DeleteFunc(unchanged, func(name string) bool { return name == p.Name })
 		}
 	}
@@ -94,15 +96,51 @@ func (f Facts) drifted(n int64) finding.Finding {
 		prepares(&one, "Rebuild…", replay.RunRequest{Kind: replay.RunRebuild, Campaigns: ids, Projections: in})
 	case len(says) > 0:
 		if says = append(says, campaign.BuiltAdvice); len(says) > 2 {
-			one.Page = "/projections"
+			one.Page, one.Link, one.Runs = "/projections", "See what changed", false
 		}
 		if len(unchanged) > 0 {
 			says = append(says, "All rows of "+campaign.ProjectionsNamed(unchanged)+" were built by the loaded version: there it is not the cause.")
-			one.Page, one.Link = "/campaigns?state=drifted", "Show campaigns"
+			one.Page, one.Link, one.Runs = "/campaigns?state=drifted", "Show campaigns", false
 		}
 		one.Does = strings.Join(says, " ")
 	}
 	return one
+}
+
+// sides says which versions made the rows that differ from the loaded one of a projection, and by which of
+// them they are right; it leads to a comparison with one that is kept.
+func (f Facts) sides(one *finding.Finding, p campaign.ProjectionInfo) (says string) {
+	installed := f.Summary.Installed[p.Name]
+	var by []string
+	other := ""
+	for _, d := range f.DriftBuilt {
+		if d.Projection != p.Name || len(d.Versions) == 0 {
+			continue
+		}
+		were := " "
+		if len(by) == 0 {
+			were = " of the campaigns that differ were built "
+		}
+		by = append(by, event.Number(d.Campaigns)+were+installed.By(d.Versions, p.Version))
+		for _, v := range d.Versions {
+			if other == "" && v != p.Version && installed.Named(v).Kept {
+				other = v
+			}
+		}
+	}
+	if len(by) > 0 {
+		says = " " + strings.Join(by, ", ") + "."
+	}
+	for _, r := range f.Compared {
+		if with := r.With[p.Name]; with != "" {
+			one.Page, one.Link = campaign.PagePath(url.Values{"outcome": {replay.OutcomeDrift}}, "runs", strconv.FormatInt(r.ID, 10)), "Show what differs from version "+installed.Named(with).Short()
+			return says + " Compared with version " + installed.Named(with).Named() + " in run " + event.Number(r.ID) + ": " + event.Number(r.Counts.Matched) + " right, " + event.Number(r.Counts.Drifted) + " differ."
+		}
+	}
+	if other != "" {
+		prepares(one, "Compare with version "+installed.Named(other).Short()+"…", replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{p.Name}, WithVersion: other})
+	}
+	return says
 }
 
 // unverifiable names one campaign for each error: a projection that reads tables of another has the error of

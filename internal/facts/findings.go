@@ -23,6 +23,8 @@ type Facts struct {
 	Publishers  []subscription.Publisher
 	Sources     []inbound.IntakeSource
 	Groups      campaign.ErrorGroups       // of failed and dead rows
+	DriftBuilt  []campaign.DriftBuilt      // what made the rows that differ, those of most campaigns first
+	Compared    []replay.Run               // verifies with other versions than the loaded ones, newest first
 	Found       []campaign.FoundDrift      // what verifications found, by projection
 	Drifted     []campaign.Verification    // that found drift, by campaign; at most MaxVerifications
 	Unverified  []campaign.Verification    // that failed, likewise

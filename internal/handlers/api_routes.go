@@ -29,6 +29,7 @@ func (s *server) routeAPI() {
 	s.routeOperationsAPI()
 	s.routeRunsAPI()
 	s.routeProjectionsAPI()
+	s.routeVersionsAPI()
 	s.routePublishersAPI()
 	s.routeIntakeAPI()
 	s.routeAlertsAPI()

@@ -103,6 +103,15 @@ func (s *server) routeProjectionsAPI() {
 	})
 }
 
+func (s *server) routeVersionsAPI() {
+	s.apiGet("/projections/{name}/versions/{version}/campaigns", reply(s, s.builtFilter, s.builtBy), endpoint{
+		id: "listBuiltCampaigns", tag: tagProjections,
+		summary: "Campaigns of which workers made rows with a version of a projection that are still there, by id",
+		query:   queryOf(campaign.BuiltFilter{}),
+		answers: gives[event.Page[campaign.BuiltCampaign]]("a page of them"),
+	})
+}
+
 func (s *server) routePublishersAPI() {
 	s.apiGet("/publishers", reply(s, filter[subscription.PublisherFilter](s), s.Publishers.Page), endpoint{
 		id: "listPublishers", tag: tagPublishers,

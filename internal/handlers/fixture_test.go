@@ -369,6 +369,7 @@ func (g *guarded) fill() *guarded {
 		a := g.post(apiPrefix+path, body, asAdmin)
 		must.Need(g.t, a.StatusCode < 300, "%s is answered with %d %s", path, a.StatusCode, a.body)
 	}
+	must.OK(g.t, g.store.Loaded(g.t.Context(), campaign.InstanceState{ID: "w"}, []campaign.Definition{{Projection: "campaigns", Version: "v1"}}))
 	g.trouble().reject().disown("another")
 	g.seed("c-3", poison).seed("c-6", poison).work()
 	act("/rows/c-3/1/skip", fmt.Sprintf(`{"reason":"seed","confirm":%q}`, operator.ActionSkip.Phrase(operator.Reach{Skipped: event.RowKey{CampaignID: "c-3", Seq: 1}})))

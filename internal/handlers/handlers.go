@@ -16,6 +16,7 @@
 //	/campaigns/{id}/read-model          the rows of its projections as of any event; …/cell one value and what set it
 //	/campaigns/{id}/events/{seq}        one event and its row; …/tree part of its documents, …/payload a file; POST …/unskip, …/reveal
 //	/projections, /projections/{name}   projections; POST …/pause, …/resume
+//	/projections/{name}/versions/{version} the campaigns that a version built
 //	/publishers                         deliveries of events to destinations
 //	/publishers/{topic}/{publisher}     one publisher; POST …/pause, …/resume, …/reset, …/skip, …/test
 //	/publishers/{topic}/{publisher}/seek previews a move of its position; POST moves it
@@ -281,6 +282,7 @@ func (s *server) routePages() {
 	s.get("/rows/{campaign}/{seq}/dry-run", s.dryRunPage, dryRunQuery{})
 	s.get("/projections", s.projectionsPage, rangeQuery{})
 	s.get("/projections/{name}", s.projectionPage, campaign.CursorFilter{}, rangeQuery{})
+	s.get("/projections/{name}/versions/{version}", s.versionPage, campaign.BuiltFilter{})
 	s.get("/publishers", s.publishersPage, rangeQuery{}, paging{})
 	s.get("/publishers/{topic}/{publisher}", s.publisherPage, rangeQuery{})
 	s.get("/publishers/{topic}/{publisher}/seek", s.seekPage, seekForm{})

@@ -106,7 +106,7 @@ func (s *site) paramsOf(below string, api bool) any {
 	return event.Event{}
 }
 
-var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "{source}", "shop", "{rejection}", "5", "/static/*", "/static/none")
+var plain = strings.NewReplacer("{campaign}", "c-1", "{seq}", "2", "{name}", "campaigns", "{version}", "v1", "{operation}", "1", "{run}", "1", "{failure}", "1", "{topic}", "scenes", "{publisher}", "archive", "{token}", "1", "{rule}", "all", "{receiver}", "chat", "{source}", "shop", "{rejection}", "5", "/static/*", "/static/none")
 
 // oddRequests are requests to every address with odd values in every place.
 func oddRequests(t testing.TB, s *site) []sent {

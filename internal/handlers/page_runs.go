@@ -144,7 +144,7 @@ func (s *server) newRunPage(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if summary, err := s.Store.Summary(r.Context()); err == nil { // without it the page is worth reading, too
-		view.Held = summary.Held
+		view.Held, view.Versions = summary.Held, jobs.VersionsOf(s.Projections, summary.Installed)
 	}
 	p := s.actingPage(r, "Start a run", "Runs", "")
 	return s.render(w, r, http.StatusOK, p, pageOf(jobs.NewRunPage, view))

@@ -114,6 +114,47 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	return s.renderActed(w, r, p, pageOf(projections.ProjectionPage, view), pageOf(projections.ProjectionLive, view))
 }
 
+// builtFilter names a version of a projection of a request, in whole.
+func (s *server) builtFilter(r *http.Request) (f campaign.BuiltFilter, err error) {
+	name, f, err := asked[campaign.BuiltFilter](r, pathParam("name"))
+	if err != nil {
+		return f, err
+	}
+	version, err := param(r, "version")
+	if err != nil {
+		return f, err
+	}
+	f.Projection = name
+	f.Version, err = s.Store.WholeVersion(r.Context(), name, version)
+	return f, err
+}
+
+func (s *server) builtBy(ctx context.Context, f campaign.BuiltFilter) (event.Page[campaign.BuiltCampaign], error) {
+	return s.Runs.BuiltBy(ctx, f, s.Projections)
+}
+
+func (s *server) versionPage(w http.ResponseWriter, r *http.Request) (err error) {
+	var v projections.VersionView
+	if v.ProjectionDetail, err = s.detailed(r); err != nil {
+		return err
+	}
+	if v.Filter, err = s.builtFilter(r); err != nil {
+		return err
+	}
+	if v.Built, err = s.builtBy(r.Context(), v.Filter); err != nil {
+		return err
+	}
+	v.Shown.Version = v.Filter.Version
+	for _, one := range v.Versions {
+		if one.Version == v.Shown.Version {
+			v.Shown = one
+		}
+	}
+	p := s.page(r, projections.VersionTitle(v), "Projections")
+	p.Twin = s.linksOf(r).API().Version(v.Filter)
+	return s.render(w, r, http.StatusOK, p, pageOf(projections.VersionPage, v))
+}
+
 // unloadedPage shows what is known of a projection that is not loaded, and the way out. One that
 // nothing is known of is missing.
 func (s *server) unloadedPage(w http.ResponseWriter, r *http.Request, known projections.ProjectionView, missing error) error {

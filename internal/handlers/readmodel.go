@@ -42,20 +42,12 @@ func (s *server) readReadModel(ctx context.Context, campaign string, q timetrave
 	return s.Travel.At(ctx, q, apiPatience)
 }
 
-// readModelCell reads a cell, with the type of the event that set it.
+// readModelCell reads a cell.
 func (s *server) readModelCell(ctx context.Context, campaign string, q modelCellQuery) (h timetravel.ModelHistory, err error) {
 	if s.Travel == nil {
 		return h, errNoTravel
 	}
-	h, err = s.Travel.Cell(ctx, timetravel.ModelQuery{CampaignID: campaign, Seq: q.Seq, Row: q.Row}, q.Column, apiPatience)
-	if err != nil || h.Cell.SetSeq == 0 {
-		return h, err
-	}
-	lines, err := s.Store.EventLines(ctx, campaign, h.Cell.SetSeq, h.Cell.SetSeq)
-	if len(lines) == 1 {
-		h.EventType = lines[0].EventType
-	}
-	return h, err
+	return s.Travel.Cell(ctx, timetravel.ModelQuery{CampaignID: campaign, Seq: q.Seq, Row: q.Row}, q.Column, apiPatience)
 }
 
 // readChanges answers the API with the rows that one event changed.

@@ -18,6 +18,11 @@ type Worker struct {
 	ID     string         // unique per process start
 	Build  string         // version of the program
 	Serves campaign.Scope // the campaigns that it may claim
+	Loaded string         // digest of its projections' versions, as of campaign.SetOf; may be empty
+}
+
+func (w Worker) applier() store.Applier {
+	return store.Applier{Worker: w.ID, Build: w.Build, Loaded: w.Loaded}
 }
 
 // Claim is the right to apply consecutive rows of one campaign until the lease ends.

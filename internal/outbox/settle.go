@@ -133,7 +133,7 @@ func settleWhole(t *store.Tx, results []Result, w Worker, now int64, settled *Se
 	if err := t.LockInOrder(ids); err != nil {
 		return nil, err
 	}
-	done, err := t.SettleWhole(rows, w.ID, w.Build, now)
+	done, err := t.SettleWhole(rows, w.applier(), now)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func saveAllFromHead(t *store.Tx, held []*settling, w Worker, now int64) error {
 	}
 	for _, h := range held {
 		h.c.Schedule(now)
-		h.c.SaveAppliedInto(&b, h.from, w.ID, w.Build, now)
+		h.c.SaveAppliedInto(&b, h.from, w.applier(), now)
 	}
 	return sqldb.Wrapf(t.Finish(&b), "save campaigns")
 }

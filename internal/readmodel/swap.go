@@ -28,9 +28,12 @@ type SwapProjection struct {
 	Name   string
 	Tables []string // in order of creation
 	// Seq is the projection's applied seq afterwards. A live one is at the watermark.
-	Seq    int64
-	State  string    // one of the campaign.Cursor… states
-	Expect *Position // its position as planned; nil where any is accepted
+	Seq int64
+	// Version replayed the events after After up to Seq; those before are in the rows as they were.
+	Version string
+	After   int64
+	State   string    // one of the campaign.Cursor… states
+	Expect  *Position // its position as planned; nil where any is accepted
 	// Failure is the failure at event Seq+1 that stopped the projection there; nil when none did.
 	Failure *SwapFailure
 }
@@ -267,10 +270,11 @@ func (w *swapping) replace(ctx context.Context, p *Swap, result *Swapped) error 
 const (
 	// A projection without a cursor has generation 1.
 	upsertCursor = `
-insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at, applied_at)
-values ($1, $2, $3, 2, $4, $5, $5)
+insert into projection_cursors (campaign_id, projection, applied_seq, generation, state, updated_at, applied_at, built)
+values ($1, $2, $3, 2, $4, $5, $5, $6)
 on conflict (campaign_id, projection) do update
 set applied_seq = excluded.applied_seq, generation = projection_cursors.generation + 1, state = excluded.state, updated_at = excluded.updated_at,
+  built = case when $7 = 0 or length(projection_cursors.built) > 4000 then excluded.built else projection_cursors.built || ' ' || excluded.built end,
   applied_at = case when projection_cursors.state <> 'live' and projection_cursors.applied_seq = excluded.applied_seq then projection_cursors.applied_at else excluded.applied_at end,
   paused_by = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_by else '' end,
   paused_at = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_at else null end,
@@ -307,7 +311,8 @@ func (w *swapping) settle(p *Swap) error {
 	var b sqldb.Batch
 	now := w.a.now
 	for _, projection := range p.Projections {
-		b.Exec(nil, upsertCursor, p.CampaignID, projection.Name, projection.Seq, projection.State, now)
+		b.Exec(nil, upsertCursor, p.CampaignID, projection.Name, projection.Seq, projection.State, now,
+			campaign.ReplayedText(projection.After, projection.Seq, projection.Version), projection.After)
 		b.Exec(nil, resolveFailuresUpTo, p.CampaignID, projection.Name, projection.Seq, now)
 		if f := projection.Failure; f != nil {
 			b.Exec(nil, reopenFailure, p.CampaignID, projection.Name, projection.Seq+1, f.EventType, f.Fingerprint, sqldb.Clip(f.Message, ErrorLimit), f.Attempts, now)

@@ -446,6 +446,9 @@ func (r RunResult) judged(run Run, p ProjectionResult) campaign.Verification {
 		v.Verdict = campaign.VerdictMatch
 	} else if c := p.Comparison; c != nil {
 		v.Added, v.Changed, v.Removed, v.FirstSeq = c.Added, c.Changed, c.Removed, c.FirstSeq
+		for _, by := range c.BuiltVersions {
+			v.Built = append(v.Built, by.Version)
+		}
 	}
 	return v
 }
@@ -525,6 +528,9 @@ func (o RunRequest) Query() url.Values {
 	query := url.Values{"kind": {string(o.Kind)}, "campaign_ids": o.Campaigns, "projections": o.Projections}
 	if o.All {
 		query.Set("all_campaigns", "true")
+	}
+	if o.WithVersion != "" {
+		query.Set("with_version", o.WithVersion)
 	}
 	return query
 }

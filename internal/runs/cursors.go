@@ -17,16 +17,16 @@ import (
 	"github.com/outboxweb/outboxweb/internal/store"
 )
 
-const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at`
+const cursorColumns = `projection, applied_seq, generation, state, paused_by, paused_at, reason, updated_at, applied_at, built`
 
 // scanCursor reads a stored cursor. extra are the destinations of columns after cursorColumns.
 func scanCursor(row sqldb.Row, extra ...any) (campaign.Cursor, error) {
 	var c campaign.Cursor
-	var by, reason string
+	var by, reason, built string
 	var paused sql.NullInt64
-	columns := []any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, sqldb.ScanTime(&c.ChangedAt), sqldb.ScanTimeOrNil(&c.LastAppliedAt)}
+	columns := []any{&c.Projection, &c.AppliedSeq, &c.Generation, &c.State, &by, &paused, &reason, sqldb.ScanTime(&c.ChangedAt), sqldb.ScanTimeOrNil(&c.LastAppliedAt), &built}
 	err := row.Scan(append(columns, extra...)...)
-	c.Paused = readmodel.PauseOf(paused, by, reason)
+	c.Paused, c.Replayed = readmodel.PauseOf(paused, by, reason), campaign.ParseReplayed(built)
 	if c.Generation > 1 && c.Follows() && c.LastAppliedAt != nil && c.LastAppliedAt.Equal(c.ChangedAt) { // a resume keeps when it was last applied
 		c.RebuiltAt = c.ChangedAt
 	}
@@ -120,6 +120,10 @@ func (rs *Runs) Cursors(ctx context.Context, campaignID string, loaded []campaig
 			all = append(all, campaign.CampaignCursor{CampaignID: campaignID, Cursor: c})
 		}
 	}
+	by, err := rs.core.AppliedBy(ctx, campaignID)
+	if err != nil {
+		return nil, err
+	}
 	return reading(ctx, rs, "", func(t *tx) ([]campaign.Cursor, error) {
 		if _, err := t.ExistingCampaign(campaignID); err != nil {
 			return nil, err
@@ -127,7 +131,9 @@ func (rs *Runs) Cursors(ctx context.Context, campaignID string, loaded []campaig
 		err := t.measureLag(loaded, versions, all, rs.core.Now())
 		cursors := make([]campaign.Cursor, 0, len(all))
 		for i, c := range all {
-			if i >= len(loaded) {
+			if i < len(loaded) {
+				c.SetBuilt(versions[c.Projection].Installed, by[c.Projection])
+			} else {
 				setNotLoaded(&c.Cursor)
 			}
 			if i < len(loaded) || c.LagEvents > 0 {
@@ -162,7 +168,7 @@ where campaign_id = $1
   and state || '' <> 'live'
 union all
 select v.projection, coalesce(w.applied_seq, 0), coalesce(c.generation, 1), 'live', '', cast(null as bigint), '', coalesce(c.updated_at, 0),
-  case when w.applied_seq > 0 then w.updated_at end, cast($1 as text)
+  case when w.applied_seq > 0 then w.updated_at end, coalesce(c.built, ''), cast($1 as text)
 from projection_versions v
 left join projection_watermarks w on w.campaign_id = $1
 left join projection_cursors c on c.campaign_id = $1 and c.projection = v.projection
@@ -279,6 +285,30 @@ func (t *tx) fillCatchUpRuns(cursors []campaign.CampaignCursor, versions map[str
 	return err
 }
 
+// BuiltBy pages through the campaigns of which a version of a projection made rows that are still there, with
+// their events, by id. Where a run alone made them, a campaign is not among them. A page may have few of them
+// where a run has replaced rows since.
+func (rs *Runs) BuiltBy(ctx context.Context, f campaign.BuiltFilter, loaded []campaign.ProjectionInfo) (page event.Page[campaign.BuiltCampaign], err error) {
+	p, err := loadedAs(f.Projection, loaded)
+	if err != nil {
+		return page, err
+	}
+	applied, err := rs.core.CampaignsAppliedBy(ctx, f)
+	page = event.Page[campaign.BuiltCampaign]{Items: []campaign.BuiltCampaign{}, NextCursor: applied.NextCursor, PrevCursor: applied.PrevCursor, Partial: applied.Partial}
+	for _, c := range applied.Items {
+		var cursors []campaign.Cursor
+		if err == nil {
+			cursors, err = rs.Cursors(ctx, c.CampaignID, []campaign.ProjectionInfo{p})
+		}
+		for _, one := range cursors {
+			if built := one.Built.Of(f.Version); one.Projection == p.Name && len(built) > 0 {
+				page.Items = append(page.Items, campaign.BuiltCampaign{CampaignID: c.CampaignID, Ranges: built})
+			}
+		}
+	}
+	return page, err
+}
+
 var cursorsAside = sqldb.BothWays(`
 select ` + cursorColumns + `, campaign_id
 from projection_cursors
@@ -376,6 +406,10 @@ func (t *tx) measureLag(loaded []campaign.ProjectionInfo, versions map[string]re
 	if err != nil {
 		return err
 	}
+	for name, v := range versions {
+		v.Loads = loads[name]
+		versions[name] = v
+	}
 	var b sqldb.Batch
 	for i := range cursors {
 		c := &cursors[i].Cursor
@@ -383,9 +417,7 @@ func (t *tx) measureLag(loaded []campaign.ProjectionInfo, versions map[string]re
 		b.Each(func(row sqldb.Row) error {
 			var highWater, created, lacked int64
 			err := row.Scan(&highWater, &created, &lacked)
-			v := versions[c.Projection]
-			v.Loads = loads[c.Projection]
-			settleCursor(c, p, v, highWater, created)
+			settleCursor(c, p, versions[c.Projection], highWater, created)
 			c.LagEvents = max(c.LagEvents, lacked)
 			return err
 		}, selectExtent, cursors[i].CampaignID)

@@ -21,7 +21,9 @@ type Replayer struct {
 	set     *projection.Set
 	scratch *readmodel.Scratch
 	chunk   int64 // events to read at a time
-	without int64 // the event that is replayed as if it were skipped; 0 for none
+	// stretches, in order of seq, are the events that other sets apply.
+	stretches []stretch
+	without   int64 // the event that is replayed as if it were skipped; 0 for none
 
 	// foreign means that the live tables may be those of another version of the set, with other
 	// columns.
@@ -226,7 +228,8 @@ func (f *Replayer) adapt(events []event.Event) {
 func (d *Expected) apply(ctx context.Context, events []event.Event, auditOnly map[string]bool) error {
 	for len(events) > 0 {
 		done, err := d.replayer.scratch.Replay(ctx, len(events), func(i int) error {
-			return d.replayer.set.ApplyWithin(ctx, d.replayer.store.EventTimeout(), d.writer(&events[i]), &events[i], auditOnly, d.left)
+			set, first := d.replayer.applying(events[i].Seq)
+			return set.ApplyWithin(ctx, d.replayer.store.EventTimeout(), d.writer(&events[i], first), &events[i], auditOnly, d.left)
 		})
 		d.advance(events[:done])
 		if err == nil {
@@ -242,12 +245,12 @@ func (d *Expected) apply(ctx context.Context, events []event.Event, auditOnly ma
 	return nil
 }
 
-// writer is where an event's statements run.
-func (d *Expected) writer(e *event.Event) projection.Tx {
+// writer is where the statements of an event run, of a set with this index of its first one.
+func (d *Expected) writer(e *event.Event, first int) projection.Tx {
 	if d.replayer.marks == nil {
 		return d.replayer.scratch
 	}
-	return d.replayer.marks.begin(e)
+	return d.replayer.marks.begin(e, first)
 }
 
 func (d *Expected) advance(events []event.Event) {

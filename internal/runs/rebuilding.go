@@ -31,6 +31,7 @@ type rebuilding struct {
 	// to be rebuilt with them.
 	diverged bool
 	swap     readmodel.Swap
+	after    int64 // the event of the live rows that the replay began with
 }
 
 // rebuild replays some campaigns and replaces their live rows. A campaign whose replay is done waits
@@ -336,7 +337,7 @@ func (m *rebuilding) compose(ctx context.Context, f *Replayer) error {
 		if state == campaign.CursorPaused {
 			leaveOut(&m.result, &p, stand, m.expected.Seq)
 		}
-		m.swap.Projections = append(m.swap.Projections, readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
+		m.swap.Projections = append(m.swap.Projections, readmodel.SwapProjection{Name: name, Version: f.set.Named(name).Version, Tables: f.tables([]string{name}), Seq: p.Seq, Expect: &stand, State: state})
 		m.result.Projections = append(m.result.Projections, p)
 	}
 	m.ended = len(m.swap.Projections) == 0

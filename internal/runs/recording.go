@@ -184,20 +184,21 @@ type marks struct {
 	events    bool // rather than their statements
 	seq, mark string
 	told      string // the last mark of the event
+	first     int    // index of the first statement of the event's set
 }
 
 // begin is called before an event.
-func (m *marks) begin(e *event.Event) *marks {
-	m.seq, m.told = strconv.FormatInt(e.Seq, 10)+" ", ""
+func (m *marks) begin(e *event.Event, first int) *marks {
+	m.seq, m.told, m.first = strconv.FormatInt(e.Seq, 10)+" ", "", first
 	return m
 }
 
 // Step implements projection.Stepper.
 func (m *marks) Step(statement int) {
 	if m.events {
-		statement = 0
+		statement = -m.first
 	}
-	m.mark = m.seq + strconv.Itoa(statement)
+	m.mark = m.seq + strconv.Itoa(m.first+statement)
 }
 
 // Exec marks and runs a statement.

@@ -118,7 +118,7 @@ func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 	if err != nil {
 		return err
 	}
-	m.stands = stands
+	m.stands, m.after = stands, 0
 	stand := stands[name]
 	if !lags(stand) { // the rows do not belong to its seq
 		return errMoved
@@ -128,7 +128,7 @@ func (m *rebuilding) resume(ctx context.Context, f *Replayer, seq int64) error {
 		if err != nil {
 			return err
 		}
-		m.expected.Seq, m.expected.Hash = stand.AppliedSeq, event.ChainHash
+		m.expected.Seq, m.expected.Hash, m.after = stand.AppliedSeq, event.ChainHash, stand.AppliedSeq
 		skips, err := f.store.ActiveSkips(ctx, m.scope.CampaignID, stand.AppliedSeq)
 		if err != nil {
 			return err
@@ -161,7 +161,7 @@ func (m *rebuilding) land(ctx context.Context, w *Worker, f *Replayer, claim out
 	}
 	p.Digest, p.Seq = after[name], m.expected.Seq
 	stand := m.stands[name]
-	part := readmodel.SwapProjection{Name: name, Tables: f.tables([]string{name}), Seq: m.expected.Seq, Expect: &stand, State: campaign.CursorLive}
+	part := readmodel.SwapProjection{Name: name, Version: f.set.Named(name).Version, After: m.after, Tables: f.tables([]string{name}), Seq: m.expected.Seq, Expect: &stand, State: campaign.CursorLive}
 	if again {
 		p.Error, p.ErrorSeq, p.Seq = failed.Err.Error(), failed.Seq, failed.Seq-1
 		part.Seq, part.State = p.Seq, campaign.CursorQuarantined

@@ -260,6 +260,13 @@ func (rs *Runs) LastVerified(ctx context.Context, loaded []campaign.ProjectionIn
 	return nil, err
 }
 
+// Compared lists the latest verifies of all campaigns, completed, that compared with other versions than the
+// loaded ones, newest first.
+func (rs *Runs) Compared(ctx context.Context) ([]replay.Run, error) {
+	latest, err := rs.list(ctx, "list verifies", selectVerifies, verifiedAmong)
+	return slices.DeleteFunc(latest, replay.Run.OfLoaded), err
+}
+
 // SinceLost lists the runs, newest first, back to the oldest that failed or was interrupted among so many of
 // the latest.
 func (rs *Runs) SinceLost(ctx context.Context, among int) ([]replay.Run, error) {

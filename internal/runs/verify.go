@@ -139,7 +139,7 @@ func Built(ctx context.Context, s *store.Store, set *projection.Set, campaignID 
 	cursors, err := (&Runs{core: s}).Cursors(ctx, campaignID, set.Infos())
 	built := make(map[string]campaign.ReplayedWith, len(cursors))
 	for _, c := range cursors {
-		built[c.Projection] = campaign.ReplayedWith{Version: c.Version, RowsBuilt: c.RowsBuilt}
+		built[c.Projection] = campaign.ReplayedWith{Version: c.Version, RowsBuilt: c.RowsBuilt, Built: c.Built}
 	}
 	return built, err
 }

@@ -138,8 +138,8 @@ func (c *CampaignRow) SaveInto(b *sqldb.Batch, now int64) {
 
 // SaveAppliedInto is SaveInto after a process applied the events after from, up to the applied seq:
 // it records the span, which claims neither read nor write.
-func (c *CampaignRow) SaveAppliedInto(b *sqldb.Batch, from int64, worker, build string, now int64) {
-	if closed := c.recordSpan(from, worker, build, now); closed != nil {
+func (c *CampaignRow) SaveAppliedInto(b *sqldb.Batch, from int64, by Applier, now int64) {
+	if closed := c.recordSpan(from, by, now); closed != nil {
 		closed.insertInto(b, c.ID)
 	}
 	b.Exec(nil, updateApplied, append(c.values(now), c.span)...)

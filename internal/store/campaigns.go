@@ -183,7 +183,7 @@ func inOrderOfAge(condition string) sqldb.Ways {
 // byID are the ids of the campaigns that a condition selects, all with the first part of the key.
 func byID(condition string) string {
 	return `
-    select campaign_id as id, cast($1 as bigint) as sort_key, applied_seq, high_water_seq, oldest_enqueued_at, head_status, diverged
+    select campaign_id as id, cast($1 as bigint) as sort_key, applied_seq, high_water_seq, oldest_enqueued_at, head_status, diverged, applied_span
     from campaigns
     where campaign_id {>} $2
       and ` + condition + `
@@ -282,6 +282,32 @@ func campaignList(f campaign.CampaignFilter) *sqldb.List[campaign.Campaign] {
 			return []any{order.at, c.CampaignID}
 		},
 	}
+}
+
+// builtByID reads the campaigns of which events were applied by processes that had loaded one of the sets in a text.
+// The span in a campaign's row ends with its set.
+var builtByID = among(byID(`true`), stepByID, `(replace($3, ' ' || substr(applied_span, length(applied_span) - 11) || ' ', '') <> $3
+    or exists (select 1 from applied_spans s where s.campaign_id = id and replace($3, ' ' || s.loaded || ' ', '') <> $3))`)
+
+const selectSetsWith = `
+select loaded
+from loaded_sets
+where projection = $1
+  and version = $2`
+
+// CampaignsAppliedBy pages through the campaigns of which workers applied events with a version of a projection,
+// by id, as far as the journal tells. Rows that a run has replaced since are among them.
+func (s *Store) CampaignsAppliedBy(ctx context.Context, f campaign.BuiltFilter) (event.Page[campaign.Campaign], error) {
+	what := fmt.Sprintf("list what version %s of projection %q applied", f.Version, f.Projection)
+	return Reading(ctx, s, what, func(t *Tx) (event.Page[campaign.Campaign], error) {
+		sets, err := sqldb.All(t, sqldb.Column[string], selectSetsWith, f.Projection, f.Version)
+		if err != nil {
+			return event.Page[campaign.Campaign]{}, err
+		}
+		l := campaignList(campaign.CampaignFilter{})
+		l.Name, l.Args, l.Rest = "built", []any{" " + strings.Join(sets, " ") + " "}, []sqldb.Rest{{Query: builtByID, To: sqldb.BeyondTexts}}
+		return l.Page(t, f.Cursor, f.Limit)
+	})
 }
 
 // campaignsBy selects campaigns. Their states are those of Campaign.In, and their lists select by a part of

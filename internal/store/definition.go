@@ -16,7 +16,7 @@ import (
 
 const (
 	selectDefinition = `
-select version, at, previous, host, file, definition
+select version, number, at, previous, host, file, definition
 from projection_loads
 where projection = $1
   and version like cast($2 as text) || '%'
@@ -32,9 +32,22 @@ where projection = $1
 limit 1`
 
 	insertDefinition = `
-insert into projection_loads (projection, at, version, previous, instance, host, file, definition)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
+insert into projection_loads (projection, at, version, number, previous, instance, host, file, definition)
+values ($1, $2, $3, coalesce(
+  (select max(number) from projection_loads where projection = $1 and version = $3),
+  (select max(number) + 1 from projection_loads where projection = $1), 1), $4, $5, $6, $7, $8)
 on conflict (projection, at) do nothing`
+
+	setKnown = `
+select 1
+from loaded_sets
+where loaded = $1
+limit 1`
+
+	insertLoadedSet = `
+insert into loaded_sets (loaded, projection, version)
+values ($1, $2, $3)
+on conflict (loaded, projection) do nothing`
 
 	// What a version of outboxweb that kept no texts loaded.
 	completeDefinition = `
@@ -58,7 +71,7 @@ where at < $1
 // missing one is zero.
 func (t *Tx) definition(projection, version string) (d campaign.Definition, err error) {
 	d.Projection = projection
-	_, err = t.One([]any{&d.Version, sqldb.ScanTime(&d.LoadedAt), &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, selectDefinition, projection, version)
+	_, err = t.One([]any{&d.Version, &d.Number, sqldb.ScanTime(&d.LoadedAt), &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, selectDefinition, projection, version)
 	return d, err
 }
 
@@ -70,6 +83,16 @@ func (s *Store) Definition(ctx context.Context, projection, version string) (cam
 	})
 }
 
+// WholeVersion is the version of a projection, loaded last, that begins with a prefix. A missing one is
+// event.ErrNotFound.
+func (s *Store) WholeVersion(ctx context.Context, projection, version string) (string, error) {
+	d, err := s.Definition(ctx, projection, version)
+	if err == nil && d.Version == "" {
+		err = event.NotFound("projection %q has no version %s, or it was loaded long ago", projection, version)
+	}
+	return d.Version, err
+}
+
 // KeptDefinition is Definition of a version whose text is kept, of which a prefix is enough. A missing text is
 // event.ErrNotFound.
 func (s *Store) KeptDefinition(ctx context.Context, projection, version string) (campaign.Definition, error) {
@@ -77,41 +100,42 @@ func (s *Store) KeptDefinition(ctx context.Context, projection, version string) 
 	if err != nil || d.File.Text != "" {
 		return d, err
 	}
-	kept, err := s.kept(ctx, projection)
-	if err != nil || len(kept) == 0 {
-		return d, cmp.Or(err, error(event.NotFound("the text of version %s of projection %q is not kept", version, projection)))
-	}
 	var names []string
-	for _, v := range kept {
-		names = append(names, event.ShortHash(v.Version))
+	all, err := s.versions(ctx, projection)
+	for _, v := range all {
+		if v.Kept {
+			names = append(names, event.ShortHash(v.Version))
+		}
+	}
+	if err != nil || len(names) == 0 {
+		return d, cmp.Or(err, error(event.NotFound("the text of version %s of projection %q is not kept", version, projection)))
 	}
 	return d, event.NotFound("the text of version %s of projection %q is not kept; those of %s are", version, projection, strings.Join(names, ", "))
 }
 
-// kept are the versions of a projection of which the text is kept, the one loaded last first.
-func (s *Store) kept(ctx context.Context, projection string) ([]campaign.LoadedVersion, error) {
-	return Reading(ctx, s, fmt.Sprintf("read the kept versions of projection %q", projection), func(t *Tx) ([]campaign.LoadedVersion, error) {
+// versions are those of a projection, the one loaded last first.
+func (s *Store) versions(ctx context.Context, projection string) ([]campaign.LoadedVersion, error) {
+	return Reading(ctx, s, fmt.Sprintf("read the versions of projection %q", projection), func(t *Tx) ([]campaign.LoadedVersion, error) {
 		return sqldb.All(t, func(row sqldb.Row) (v campaign.LoadedVersion, err error) {
-			err = row.Scan(&v.Version, sqldb.ScanTimeOrNil(&v.LoadedAt))
+			err = row.Scan(&v.Version, &v.Number, sqldb.ScanTimeOrNil(&v.LoadedAt), sqldb.ScanTruth(&v.Kept))
 			return v, err
-		}, selectKept, projection, keptNamed)
+		}, selectVersions, projection, versionsNamed)
 	})
 }
 
-// keptNamed is how many kept versions are named.
-const keptNamed = 10
+// versionsNamed is how many versions of a projection are named.
+const versionsNamed = 10
 
-const selectKept = `
-select version, max(at)
+const selectVersions = `
+select version, max(number), max(at), max(case when definition <> '' then 1 else 0 end)
 from projection_loads
 where projection = $1
-  and definition <> ''
 group by version
 order by max(at) desc
 limit $2`
 
 const selectLoads = `
-select projection, version, at, previous
+select projection, version, number, at, previous, case when definition <> '' then 1 else 0 end
 from projection_loads
 order by projection, at`
 
@@ -122,12 +146,14 @@ func (t *Tx) Loads() (map[string]map[string]campaign.Load, error) {
 	err := t.Each(func(row sqldb.Row) error {
 		var name, version, previous string
 		var at time.Time
-		err := row.Scan(&name, &version, sqldb.ScanTime(&at), &previous)
+		var number int64
+		var kept bool
+		err := row.Scan(&name, &version, &number, sqldb.ScanTime(&at), &previous, sqldb.ScanTruth(&kept))
 		if all[name] == nil {
 			all[name], complete = make(map[string]campaign.Load), previous == ""
 		}
 		l, again := all[name][version]
-		if l.Last = at; !again && complete {
+		if l.Number, l.Last, l.Kept = number, at, l.Kept || kept; !again && complete {
 			l.First = l.Last
 		}
 		all[name][version] = l
@@ -140,7 +166,7 @@ func (t *Tx) Loads() (map[string]map[string]campaign.Load, error) {
 func (s *Store) ProjectionDetail(ctx context.Context, p campaign.ProjectionInfo) (d campaign.ProjectionDetail, err error) {
 	d.ProjectionInfo = p
 	if d.LastChange, err = s.LastChange(ctx, p.Name); err == nil {
-		d.Kept, err = s.kept(ctx, p.Name)
+		d.Versions, err = s.versions(ctx, p.Name)
 	}
 	return d, err
 }
@@ -172,7 +198,14 @@ func (s *Store) Loaded(ctx context.Context, instance campaign.InstanceState, loa
 	var news sqldb.Batch
 	read := func(t *Tx) error {
 		news = sqldb.Batch{}
-		now := s.Now()
+		now, set := s.Now(), campaign.SetOf(loaded)
+		if known, err := t.One([]any{new(int64)}, setKnown, set); err != nil {
+			return err
+		} else if !known {
+			for _, d := range loaded {
+				news.Exec(nil, insertLoadedSet, set, d.Projection, d.Version)
+			}
+		}
 		for _, d := range loaded {
 			last, err := t.definition(d.Projection, "")
 			switch {

@@ -194,7 +194,7 @@ func (t *Tx) seeLast(i *campaign.InstanceState) error {
 	err := t.Each(func(row sqldb.Row) error {
 		var text string
 		err := row.Scan(&text)
-		if p, found := parseSpan(text); found && p.worker == who {
+		if p, found := parseSpan(text); found && p.by.Worker == who {
 			last = max(last, p.ended)
 		}
 		return err

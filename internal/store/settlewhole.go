@@ -51,7 +51,7 @@ func (c *CampaignRow) wholly() bool {
 // SettleWhole settles campaigns under the claims of one worker that the rows are of, once all their events are
 // applied, without reading them again. It returns those that it settled. Nothing is done to others, where the
 // claim or the campaign is not as it was: events were appended, the lease was lost.
-func (t *Tx) SettleWhole(rows []*CampaignRow, owner, build string, now int64) (done map[string]bool, err error) {
+func (t *Tx) SettleWhole(rows []*CampaignRow, by Applier, now int64) (done map[string]bool, err error) {
 	done = make(map[string]bool, len(rows))
 	closed := make(map[string]*span)
 	var ids, spans []string
@@ -62,9 +62,9 @@ func (t *Tx) SettleWhole(rows []*CampaignRow, owner, build string, now int64) (d
 		}
 		c := *row
 		c.Applied = c.HighWater
-		closed[c.ID] = c.recordSpan(row.Applied, owner, build, now)
+		closed[c.ID] = c.recordSpan(row.Applied, by, now)
 		if t.Dialect().OneWriter {
-			n, err := t.Exec(settleOne, owner, now, c.ID, c.LeaseEpoch, c.HighWater, row.Applied, c.span)
+			n, err := t.Exec(settleOne, by.Worker, now, c.ID, c.LeaseEpoch, c.HighWater, row.Applied, c.span)
 			if err != nil {
 				return nil, sqldb.Wrapf(err, "campaign %q", c.ID)
 			}
@@ -74,7 +74,7 @@ func (t *Tx) SettleWhole(rows []*CampaignRow, owner, build string, now int64) (d
 		ids, epochs, ends, applied, spans = append(ids, c.ID), append(epochs, c.LeaseEpoch), append(ends, c.HighWater), append(applied, row.Applied), append(spans, c.span)
 	}
 	if len(ids) > 0 {
-		ids, err = sqldb.All(t, sqldb.Column[string], settleSeveral, owner, now, ids, epochs, ends, applied, spans)
+		ids, err = sqldb.All(t, sqldb.Column[string], settleSeveral, by.Worker, now, ids, epochs, ends, applied, spans)
 		for _, id := range ids {
 			done[id] = true
 		}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -22,20 +24,32 @@ const (
 type span struct {
 	first, last  int64
 	began, ended int64
-	worker       string // without spaces
-	build        string
+	by           Applier
 }
 
-// String is "FIRST MORE BEGAN TOOK WORKER BUILD", with numbers in base 36 and as differences,
+// Applier is the process that applies events.
+type Applier struct {
+	Worker string // its id
+	Build  string // version of the program
+	Loaded string // digest of its projections' versions, as of campaign.SetOf; empty where it is not known
+}
+
+// String is "FIRST MORE BEGAN TOOK WORKER BUILD #LOADED", with numbers in base 36 and as differences,
 // to keep it short: the row of a campaign is written often.
 func (p span) String() string {
 	text := make([]byte, 0, 128)
 	for _, n := range []int64{p.first, p.last - p.first, p.began, p.ended - p.began} {
 		text = append(strconv.AppendInt(text, n, 36), ' ')
 	}
-	text = append(append(text, p.worker...), ' ')
-	return string(append(text, p.build...))
+	text = append(append(text, p.by.Worker...), ' ')
+	text = append(text, p.by.Build...)
+	if p.by.Loaded != "" {
+		text = append(append(text, setMark...), p.by.Loaded...)
+	}
+	return string(text)
 }
+
+const setMark = " #"
 
 // parseSpan parses the text of a campaign's row; false when it is empty or malformed.
 func parseSpan(text string) (p span, found bool) {
@@ -52,23 +66,25 @@ func parseSpan(text string) (p span, found bool) {
 	}
 	p.last += p.first
 	p.ended += p.began
-	p.worker, p.build = fields[4], fields[5]
+	p.by.Worker = fields[4]
+	p.by.Build, p.by.Loaded, _ = strings.Cut(fields[5], setMark)
 	return p, true
 }
 
 // follows reports whether p continues the span before.
 func (p span) follows(before span) bool {
-	return p.first == before.last+1 && p.worker == before.worker && p.build == before.build &&
+	return p.first == before.last+1 && p.by == before.by &&
 		p.ended-before.began <= spanTime.Microseconds() && p.began-before.ended <= spanPause.Microseconds()
 }
 
 // recordSpan records that a worker applied the events after from, up to the applied seq. It returns
 // the campaign's previous span when that is closed now and must be stored.
-func (c *CampaignRow) recordSpan(from int64, worker, build string, now int64) (closed *span) {
+func (c *CampaignRow) recordSpan(from int64, by Applier, now int64) (closed *span) {
 	if c.Applied <= from {
 		return nil
 	}
-	p := span{first: from + 1, last: c.Applied, began: now, ended: now, worker: spanWorker(worker), build: build}
+	p := span{first: from + 1, last: c.Applied, began: now, ended: now, by: by}
+	p.by.Worker = spanWorker(by.Worker)
 	if before, found := parseSpan(c.span); found && p.follows(before) {
 		p.first, p.began = before.first, before.began
 	} else if found {
@@ -82,16 +98,67 @@ func (c *CampaignRow) recordSpan(from int64, worker, build string, now int64) (c
 func spanWorker(id string) string { return strings.ReplaceAll(id, " ", "_") }
 
 const insertSpan = `
-insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build)
-values ($1, $2, $3, $4, $5, $6, $7)
+insert into applied_spans (campaign_id, first_seq, last_seq, began_at, ended_at, worker, build, loaded)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
 on conflict (campaign_id, first_seq, began_at) do nothing`
 
 func (p *span) insertInto(b *sqldb.Batch, campaign string) {
-	b.Exec(nil, insertSpan, campaign, p.first, p.last, p.began, p.ended, p.worker, p.build)
+	b.Exec(nil, insertSpan, campaign, p.first, p.last, p.began, p.ended, p.by.Worker, p.by.Build, p.by.Loaded)
 }
 
 func (p span) view() campaign.AppliedSpan {
-	return campaign.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: sqldb.At(p.began), EndedAt: sqldb.At(p.ended), Worker: p.worker, Build: p.build}
+	return campaign.AppliedSpan{FirstSeq: p.first, LastSeq: p.last, BeganAt: sqldb.At(p.began), EndedAt: sqldb.At(p.ended), Worker: p.by.Worker, Build: p.by.Build}
+}
+
+const (
+	// Spans of a campaign, in the order in which they were applied.
+	selectAppliedSpans = `
+select first_seq, last_seq, began_at, ended_at, loaded
+from applied_spans
+where campaign_id = $1
+order by ended_at, first_seq`
+
+	selectLoadedSet = `
+select projection, version
+from loaded_sets
+where loaded = $1`
+)
+
+// AppliedBy returns which version of each projection workers applied the events of a campaign with, as far as
+// the journal tells.
+func (s *Store) AppliedBy(ctx context.Context, campaignID string) (map[string]campaign.BuiltRanges, error) {
+	return Reading(ctx, s, fmt.Sprintf("read what campaign %q was applied by", campaignID), func(t *Tx) (map[string]campaign.BuiltRanges, error) {
+		c, found, err := t.Campaign(campaignID)
+		if err != nil || !found {
+			return nil, err
+		}
+		spans, err := sqldb.All(t, func(row sqldb.Row) (p span, err error) {
+			err = row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.by.Loaded)
+			return p, err
+		}, selectAppliedSpans, campaignID)
+		if last, has := parseSpan(c.span); has {
+			spans = append(spans, last)
+		}
+		by, sets := map[string]campaign.BuiltRanges{}, map[string]map[string]string{}
+		for _, p := range spans {
+			set, known := sets[p.by.Loaded]
+			if !known && err == nil {
+				set = map[string]string{}
+				err = t.Each(func(row sqldb.Row) error {
+					var projection, version string
+					err := row.Scan(&projection, &version)
+					set[projection] = version
+					return err
+				}, selectLoadedSet, p.by.Loaded)
+				sets[p.by.Loaded] = set
+			}
+			began, ended := sqldb.At(p.began), sqldb.At(p.ended)
+			for name, version := range set {
+				by[name] = by[name].With(campaign.BuiltRange{FirstSeq: p.first, LastSeq: p.last, LoadedVersion: campaign.LoadedVersion{Version: version}, BeganAt: &began, EndedAt: &ended})
+			}
+		}
+		return by, err
+	})
 }
 
 // spansSearched is how many spans are searched for an event. A later span begins before an
@@ -114,7 +181,7 @@ order by ended_at`
 // spansOf returns the spans in which an event was applied, oldest first.
 func (t *Tx) spansOf(c *CampaignRow, seq int64) ([]span, error) {
 	spans, err := sqldb.All(t, func(row sqldb.Row) (p span, err error) {
-		err = row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.worker, &p.build)
+		err = row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.by.Worker, &p.by.Build)
 		return p, err
 	}, selectSpansOf, c.ID, seq, spansSearched)
 	if p, found := parseSpan(c.span); found && p.first <= seq && seq <= p.last {

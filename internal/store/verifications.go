@@ -11,7 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 )
 
-const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version,
+const verificationColumns = `campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version, built,
   ` + outdated
 
 // outdated is 1 for a verification v that compared with another version of the projection than the one
@@ -24,18 +24,22 @@ const outdated = `case when v.version <> '' and v.version <> (
     limit 1) then 1 else 0 end`
 
 func scanVerification(row sqldb.Row) (v campaign.Verification, err error) {
+	var built string
 	err = row.Scan(&v.CampaignID, &v.Projection, sqldb.ScanTime(&v.At), &v.Seq, &v.Verdict, &v.RunID, &v.Digest,
-		&v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error, &v.Version, sqldb.ScanTruth(&v.Outdated))
+		&v.Added, &v.Changed, &v.Removed, &v.FirstSeq, &v.Error, &v.Version, &built, sqldb.ScanTruth(&v.Outdated))
+	if built != "" {
+		v.Built = strings.Fields(built)
+	}
 	return v, err
 }
 
 const upsertVerification = `
-insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+insert into verifications (campaign_id, projection, at, seq, verdict, run_id, digest, added, changed, removed, first_seq, error, version, built)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 on conflict (campaign_id, projection) do update
 set at = excluded.at, seq = excluded.seq, verdict = excluded.verdict, run_id = excluded.run_id, digest = excluded.digest,
   added = excluded.added, changed = excluded.changed, removed = excluded.removed, first_seq = excluded.first_seq,
-  error = excluded.error, version = excluded.version
+  error = excluded.error, version = excluded.version, built = excluded.built
 where excluded.at >= verifications.at`
 
 // RecordVerifications writes verifications in order of key, so that transactions cannot
@@ -47,7 +51,7 @@ func (t *Tx) RecordVerifications(all []campaign.Verification) error {
 	})
 	var b sqldb.Batch
 	for _, v := range all {
-		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, sqldb.Storable(v.Error), v.Version)
+		b.Exec(nil, upsertVerification, v.CampaignID, v.Projection, v.At.UnixMicro(), v.Seq, string(v.Verdict), v.RunID, v.Digest, v.Added, v.Changed, v.Removed, v.FirstSeq, sqldb.Storable(v.Error), v.Version, strings.Join(v.Built, " "))
 	}
 	return sqldb.Wrapf(t.RunAll(&b), "note verifications")
 }
@@ -96,7 +100,29 @@ where verdict in ('drift', 'failed')
 group by projection, verdict
 order by verdict, count(*) desc, projection
 limit $1`
+
+	driftBuilt = `
+select projection, built, count(*)
+from verifications v
+where verdict = 'drift'
+  and ` + outdated + ` = 0
+group by projection, built
+order by count(*) desc, projection, built
+limit $1`
 )
+
+// DriftBuilt sums up by projection, and by what made their rows, the campaigns that differ from the loaded
+// version; at most event.MaxPage, those of most campaigns.
+func (s *Store) DriftBuilt(ctx context.Context) ([]campaign.DriftBuilt, error) {
+	return Reading(ctx, s, "sum up what built rows that differ", func(t *Tx) ([]campaign.DriftBuilt, error) {
+		return sqldb.All(t, func(row sqldb.Row) (d campaign.DriftBuilt, err error) {
+			var built string
+			err = row.Scan(&d.Projection, &built, &d.Campaigns)
+			d.Versions = strings.Fields(built)
+			return d, err
+		}, driftBuilt, event.MaxPage)
+	})
+}
 
 // FoundDrift sums up by projection what the last verifications found: drift first, then those that failed; at
 // most event.MaxPage.

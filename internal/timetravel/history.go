@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/projection"
 	"github.com/outboxweb/outboxweb/internal/runs"
 )
@@ -20,6 +21,7 @@ type history struct {
 	log        *changeLog
 	recording  *runs.Recording
 	statements []projection.Statement
+	built      map[string]campaign.ReplayedWith // what the events are replayed with, by projection
 	compared   []ModelStanding
 	skipped    map[int64]int64 // ids of the skips that the replay passed over, by seq
 	checked    int64           // up to this event
@@ -122,12 +124,13 @@ func (h *history) look(seq, applied int64, again bool) (*changeLog, sight) {
 }
 
 // errStale is a history whose events are not the journal's any more.
-var errStale = errors.New("other events are skipped now than in the replay, or the journal went back")
+var errStale = errors.New("other events are skipped now than in the replay, other versions built the rows, or the journal went back")
 
-// check returns errStale if other events are skipped now than in the replay, or the journal went back.
+// check returns errStale if other events are skipped now than in the replay, other versions built the rows of them
+// since, or the journal went back.
 func (h *history) check(ctx context.Context) error {
 	h.travel.mu.Lock()
-	skipped, seq := h.skipped, h.checked
+	skipped, seq, replayed := h.skipped, h.checked, h.built
 	h.travel.mu.Unlock()
 	if h.lineage != h.travel.Store.Lineage() {
 		return errStale
@@ -147,7 +150,27 @@ func (h *history) check(ctx context.Context) error {
 	if len(skips) != len(skipped) {
 		return errStale
 	}
-	return nil
+	built, err := runs.Built(ctx, h.travel.Store, h.travel.Set, h.campaign)
+	for name, b := range built {
+		with := replayed[name]
+		if b.AsBuilt = with.AsBuilt; with.AsBuilt && !b.Built.SameUpTo(seq, with.Built, with.Version) {
+			return errStale
+		}
+		built[name] = b
+	}
+	if err == nil {
+		h.travel.mu.Lock()
+		h.built = built
+		h.travel.mu.Unlock()
+	}
+	return err
+}
+
+// replayedWith is what each projection is replayed with.
+func (h *history) replayedWith() map[string]campaign.ReplayedWith {
+	h.travel.mu.Lock()
+	defer h.travel.mu.Unlock()
+	return h.built
 }
 
 // start begins a replay unless there is one. The caller holds mu.
@@ -235,12 +258,16 @@ func (h *history) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	built, err := r.AsBuilt(ctx)
+	if err != nil {
+		return errors.Join(err, r.Close())
+	}
 	l, err := openLog(ctx, r.Tables)
 	if err != nil {
 		return errors.Join(err, r.Close())
 	}
 	t.mu.Lock()
-	h.recording, h.log, h.statements, h.done = r, l, r.Statements, 0
+	h.recording, h.log, h.statements, h.built, h.done = r, l, r.Statements, built, 0
 	t.opened++
 	t.mu.Unlock()
 	base := max(0, h.goal()-t.Events)

@@ -3,6 +3,8 @@ package timetravel
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -128,7 +130,32 @@ type ModelHistory struct {
 	Earlier    []ModelCell        `json:"earlier"`               // the values before, newest first, at most 20
 	SQL        string             `json:"sql" redact:"-"`        // the statement that set it
 	EventType  string             `json:"event_type" redact:"-"` // of the event that set it
+	SetBy      *ModelSetter       `json:"set_by"`                // nil when that is not kept
 	campaign.ReplayedWith
+}
+
+// ModelSetter is whose event set a cell, and with which version of the projection it was applied.
+type ModelSetter struct {
+	ActorType  string                 `json:"actor_type"`
+	ActorID    string                 `json:"actor_id"`
+	RequestID  string                 `json:"request_id"`
+	RecordedAt time.Time              `json:"recorded_at"`
+	Version    campaign.LoadedVersion `json:"version"`
+}
+
+// Sentence says so: "By user ana, recorded 2026-11-26 18:10:00 UTC, request r-1, applied by version 1 (5b70dfd1a2c3)".
+func (s ModelSetter) Sentence() string {
+	text := "Recorded " + event.Second(s.RecordedAt)
+	if s.ActorID != "" {
+		text = "By " + strings.TrimSpace(s.ActorType+" "+s.ActorID) + ", " + event.Lowered(text)
+	}
+	if s.RequestID != "" {
+		text += ", request " + s.RequestID
+	}
+	if s.Version.Version != "" {
+		text += ", applied by version " + s.Version.Short()
+	}
+	return text + "."
 }
 
 // ModelQuery selects rows of a read model.

@@ -193,7 +193,9 @@ func (t *Travel) At(ctx context.Context, q ModelQuery, wait time.Duration) (m Re
 	if q.Limit > 0 {
 		limit = min(q.Limit, limit)
 	}
+	var built map[string]campaign.ReplayedWith
 	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, r *reading, last int64) error {
+		built = h.replayedWith()
 		m = ReadModel{CampaignID: q.CampaignID, Seq: r.seq, Tables: []ModelTable{}, Changes: []ModelTable{}, Graphs: []ModelGraph{}, Standings: h.standings()}
 		m.FirstSeq, m.LastSeq = r.base, last
 		return r.page(&m, q, limit, t.Set.Graphs())
@@ -201,25 +203,21 @@ func (t *Travel) At(ctx context.Context, q ModelQuery, wait time.Duration) (m Re
 	if err == nil {
 		err = t.replaceUnreplayed(ctx, &m, limit, q.Row == "" && m.Seq == m.LastSeq)
 	}
-	if err == nil {
-		err = t.nameVersions(ctx, q.CampaignID, m.Tables, m.Changes)
-	}
+	nameVersions(built, m.Tables, m.Changes)
 	return m, err
 }
 
 // nameVersions sets with which version each table was replayed, and which ones built its live rows.
-func (t *Travel) nameVersions(ctx context.Context, campaign string, all ...[]ModelTable) error {
-	built, err := runs.Built(ctx, t.Store, t.Set, campaign)
+func nameVersions(built map[string]campaign.ReplayedWith, all ...[]ModelTable) {
 	for _, tables := range all {
 		for i := range tables {
 			table := &tables[i]
 			table.ReplayedWith = built[table.Projection]
 			if table.Source != SourceReplay {
-				table.Version = ""
+				table.Version, table.AsBuilt = "", false
 			}
 		}
 	}
-	return err
 }
 
 // replaceUnreplayed replaces the rows of projections that could not be replayed up to the event, which
@@ -315,6 +313,7 @@ func (r *reading) oneRow(m *ReadModel, name string) error {
 // not known. It waits as At does.
 func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait time.Duration) (tables []ModelTable, err error) {
 	err = t.with(ctx, wait, campaign, seq, func(h *history, r *reading, _ int64) (err error) {
+		defer func() { nameVersions(h.replayedWith(), tables) }()
 		tables, err = r.changes(MaxModelRows)
 		m := ReadModel{Seq: r.seq, Standings: h.standings()}
 		for _, shape := range r.log.tables {
@@ -324,47 +323,59 @@ func (t *Travel) Changes(ctx context.Context, campaign string, seq int64, wait t
 		}
 		return err
 	})
-	if err == nil {
-		err = t.nameVersions(ctx, campaign, tables)
-	}
 	return tables, err
 }
 
 // Cell reads one cell as of an event, with the values it had before. It waits as At does.
 func (t *Travel) Cell(ctx context.Context, q ModelQuery, column string, wait time.Duration) (cell ModelHistory, err error) {
-	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(_ *history, r *reading, last int64) (err error) {
+	err = t.with(ctx, wait, q.CampaignID, q.Seq, func(h *history, r *reading, last int64) (err error) {
 		cell, err = r.history(q.Row, column)
 		cell.CampaignID, cell.FirstSeq, cell.LastSeq = q.CampaignID, r.base, last
+		cell.ReplayedWith = h.replayedWith()[cell.Projection]
 		return err
 	})
-	if err == nil {
-		var built map[string]campaign.ReplayedWith
-		built, err = runs.Built(ctx, t.Store, t.Set, q.CampaignID)
-		cell.ReplayedWith = built[cell.Projection]
+	if err == nil && cell.Cell.SetSeq > 0 {
+		err = t.nameSetter(ctx, &cell)
 	}
 	return cell, err
 }
 
+// nameSetter sets whose event set a cell.
+func (t *Travel) nameSetter(ctx context.Context, cell *ModelHistory) error {
+	e, err := t.Store.Event(ctx, cell.CampaignID, cell.Cell.SetSeq)
+	if err != nil {
+		return err
+	}
+	cell.EventType = e.EventType
+	cell.SetBy = &ModelSetter{ActorType: e.ActorType, ActorID: e.ActorID, RequestID: e.RequestID, RecordedAt: e.RecordedAt}
+	if cell.AsBuilt {
+		cell.SetBy.Version = cell.Built.At(cell.Cell.SetSeq).LoadedVersion
+	}
+	return nil
+}
+
 // Live reads the first rows of each table as the projections database has them now, without their
 // history.
-func (t *Travel) Live(ctx context.Context, campaign string) (ReadModel, error) {
-	m := ReadModel{CampaignID: campaign, Live: true, Tables: []ModelTable{}, Changes: []ModelTable{}, Graphs: []ModelGraph{}, Standings: []ModelStanding{}}
+func (t *Travel) Live(ctx context.Context, campaignID string) (ReadModel, error) {
+	m := ReadModel{CampaignID: campaignID, Live: true, Tables: []ModelTable{}, Changes: []ModelTable{}, Graphs: []ModelGraph{}, Standings: []ModelStanding{}}
 	live, err := t.Store.ReadModel().Live(ctx)
 	if err != nil {
 		return m, err
 	}
 	defer live.Close()
-	mark, _, err := live.Watermark(ctx, campaign)
+	mark, _, err := live.Watermark(ctx, campaignID)
 	if err != nil {
 		return m, err
 	}
 	m.Seq, m.LastSeq = mark.AppliedSeq, mark.AppliedSeq
-	all, err := t.Set.FirstRows(ctx, live, campaign, MaxModelRows)
+	all, err := t.Set.FirstRows(ctx, live, campaignID, MaxModelRows)
 	for _, rows := range all {
 		m.Tables = append(m.Tables, liveTable(rows))
 	}
 	if err == nil {
-		err = t.nameVersions(ctx, campaign, m.Tables)
+		var built map[string]campaign.ReplayedWith
+		built, err = runs.Built(ctx, t.Store, t.Set, campaignID)
+		nameVersions(built, m.Tables)
 	}
 	return m, err
 }
@@ -401,10 +412,10 @@ func (t *Travel) NameEvents(ctx context.Context, x *projection.EventExplanation,
 		if err != nil || c.AppliedSeq > namedWithin || name == "" {
 			continue
 		}
-		if built, err := runs.Built(ctx, t.Store, t.Set, x.CampaignID); err != nil || built[f.Projection].BuiltByOtherVersion {
-			continue
-		}
-		_ = t.with(ctx, wait, x.CampaignID, 0, func(_ *history, r *reading, _ int64) error {
+		_ = t.with(ctx, wait, x.CampaignID, 0, func(h *history, r *reading, _ int64) error {
+			if h.replayedWith()[f.Projection].Doubt() != "" {
+				return nil
+			}
 			s, err := r.version(name, r.seq)
 			if err == nil && s.seq > r.base && s.agrees(r.log.tables[s.tab], f.Existing.Fields) {
 				f.Existing.SetBy = s.seq

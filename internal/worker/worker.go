@@ -114,6 +114,7 @@ func New(c Config) *Worker {
 		faultPause: loop.FaultPause, selfCheckEvery: selfCheckInterval, heartbeatEvery: samples.HeartbeatInterval,
 		eventLimit: func(*event.Event) time.Duration { return c.Queue.EventTimeout() }}
 	w.beat.state = campaign.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
+	w.who.Loaded = campaign.SetOf(w.definitions())
 	if c.Queue.Shared() {
 		w.beat.state.BeatEvery = samples.HeartbeatInterval
 	}

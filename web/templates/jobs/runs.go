@@ -42,7 +42,27 @@ type NewRunView struct {
 	Preview *replay.RunPreview
 	Wrong   string // why there is no preview, or empty
 	Held    []campaign.HeldProjection
-	Key     string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
+	// Versions are those of the loaded projections that are kept and not loaded now.
+	Versions []ProjectionVersion
+	Key      string `redact:"-"` // the idempotency key of the form: sent twice, it starts once
+}
+
+// ProjectionVersion is a version of a projection that a verify can compare with.
+type ProjectionVersion struct {
+	Projection string
+	Version    campaign.LoadedVersion
+}
+
+// VersionsOf are the versions of the loaded projections that are kept and not loaded now, by projection and number.
+func VersionsOf(loaded []campaign.ProjectionInfo, installed map[string]campaign.Installed) (all []ProjectionVersion) {
+	for _, p := range loaded {
+		for _, version := range slices.Sorted(maps.Keys(installed[p.Name].Loads)) {
+			if v := installed[p.Name].Named(version); v.Kept && version != p.Version {
+				all = append(all, ProjectionVersion{p.Name, v})
+			}
+		}
+	}
+	return all
 }
 
 // RunTitle is a run's title.

@@ -59,6 +59,17 @@ func outdatedOf(p ui.Page, r replay.Run) (outdated []campaign.Verification) {
 	return outdated
 }
 
+// comparedLoaded reports whether the versions that a verify replayed with are the loaded ones now, so that a
+// rebuild makes what it compared with.
+func comparedLoaded(p ui.Page, r replay.Run) bool {
+	for name, version := range r.With {
+		if !slices.ContainsFunc(p.Loaded, func(one campaign.ProjectionInfo) bool { return one.Name == name && one.Version == version }) {
+			return false
+		}
+	}
+	return len(outdatedOf(p, r)) == 0
+}
+
 func ofCampaigns(r replay.Run) string {
 	return ui.Num(r.Campaigns.Done) + " of " + ui.Count(r.Campaigns.Total, "campaign", "campaigns")
 }

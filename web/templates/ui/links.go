@@ -163,6 +163,15 @@ func (l Links) ProjectionCursors(f campaign.CursorFilter) URL {
 	return l.charted(request.Values(f), "projections", f.Projection)
 }
 
+// Version is a version of a projection, with the campaigns that f selects of those that it built.
+func (l Links) Version(f campaign.BuiltFilter) URL {
+	parts := []string{"projections", f.Projection, "versions", f.Version}
+	if l.api {
+		parts = append(parts, "campaigns")
+	}
+	return l.at(request.Values(f), parts...)
+}
+
 // Instance is the entry of one instance on the page of instances.
 func (l Links) Instance(id string) URL {
 	return l.Instances() + "#" + URL(url.PathEscape(InstanceAnchor(id)))
