@@ -424,7 +424,7 @@ func (b *Engine) ResumeProjection(projection, campaign string) campaign.Projecti
 
 // Dump is the fixture's, without the samples, which depend on the clock.
 func (b *Engine) Dump(except ...string) string {
-	return b.Fixture.Dump(append(except, "samples", "campaign_samples", "series_samples", "projection_loads")...)
+	return b.Fixture.Dump(append(except, "samples", "campaign_samples", "series_samples", "projection_loads", "loaded_sets")...)
 }
 
 // CalledFrom reports whether a function whose name ends so is among the callers.

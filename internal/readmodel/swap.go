@@ -274,7 +274,7 @@ insert into projection_cursors (campaign_id, projection, applied_seq, generation
 values ($1, $2, $3, 2, $4, $5, $5, $6)
 on conflict (campaign_id, projection) do update
 set applied_seq = excluded.applied_seq, generation = projection_cursors.generation + 1, state = excluded.state, updated_at = excluded.updated_at,
-  built = case when $7 = 0 or length(projection_cursors.built) > 4000 then excluded.built else projection_cursors.built || ' ' || excluded.built end,
+  built = case when cast($7 as bigint) = 0 or length(projection_cursors.built) > 4000 then excluded.built else projection_cursors.built || ' ' || excluded.built end,
   applied_at = case when projection_cursors.state <> 'live' and projection_cursors.applied_seq = excluded.applied_seq then projection_cursors.applied_at else excluded.applied_at end,
   paused_by = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_by else '' end,
   paused_at = case when excluded.state in ('paused', 'behind') then projection_cursors.paused_at else null end,
