@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -71,4 +72,26 @@ func TestVersions_leadFromTheDeployToTheCampaignsThatItMadeWrong(t *testing.T) {
 	after := awaitEnd(t, s, startRun(t, s, map[string]any{"kind": "verify", "all_campaigns": true}).ID)
 	must.Equal(t, after.Verdict, "match", "the rows once rebuilt")
 	s.shows(t, "/projections/guests/versions/"+bad, "It built no rows that are still there")
+}
+
+// What is appended is printed by a command that follows, in order, and stands on an open page of events.
+func TestEvents_followWhatIsAppended(t *testing.T) {
+	t.Parallel()
+	s, d := startSeats(t)
+	applied(t, s, "a", seats("ana", "bo"))
+	follow := program(d, append([]string{"events", "--follow", "--campaign", "a", "--json"}, d.flags()...)...)
+	out := must.Get(follow.StdoutPipe()).Or(t)
+	must.OK(t, follow.Start())
+	t.Cleanup(func() { _ = follow.Process.Kill(); _ = follow.Wait() })
+	lines := json.NewDecoder(out)
+	next := func() (e struct{ Seq int64 }) {
+		must.OK(t, lines.Decode(&e))
+		return e
+	}
+	must.Equal(t, []int64{next().Seq, next().Seq}, []int64{1, 2}, "the newest events")
+	appendTo(t, s, "", "b", seats("ana"))
+	appendTo(t, s, "", "a", []event{taken("seat-9", "cem")})
+	must.Equal(t, next().Seq, int64(3), "the event appended meanwhile")
+	page := string(fetch(t, s, "/events?campaign=a").body)
+	must.Hold(t, strings.Contains(page, "data-live") && !strings.Contains(string(fetch(t, s, "/events?q=ana").body), "data-live"), "a list of the newest events that an index finds, and no other, is live")
 }

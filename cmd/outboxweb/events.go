@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/engine"
@@ -18,10 +20,14 @@ type eventsCmd struct {
 	Since  string             `placeholder:"TIME" help:"Events recorded at or after this: RFC 3339, a date, -2h or 14:00, the last one that is past (UTC)."`
 	Until  string             `placeholder:"TIME" help:"Events recorded before this; 14:10 is the first one from --since."`
 	Limit  int                `placeholder:"N" default:"50" least:"1" help:"Show at most this many events, newest first. Default 50."`
+	Follow bool               `help:"Then print events as they are appended, oldest first, until interrupted: as lines, or JSON Lines with --json. Not with --q, --actor-id, --session-id and --until."`
 	jsonFlag
 }
 
 func (c *eventsCmd) check() (err error) {
+	if f := c.Filter; c.Follow && (!f.Tails() || c.Until != "" || f.Settled) {
+		return usagef("--follow is for the newest events, by campaign, type, entity, request or tag: not with --q, --actor-id, --session-id, --until, --time and --settled")
+	}
 	if c.Filter.Time == "recorded" {
 		c.Filter.Time = "" // the default
 	}
@@ -29,8 +35,66 @@ func (c *eventsCmd) check() (err error) {
 	return asFlag(err)
 }
 
+// follow prints the newest events, and then those that are appended, until ctx ends.
+func (c *eventsCmd) follow(ctx context.Context, a *app, st *engine.Engine) error {
+	last := int64(-1) // before the first look
+	for f, again := c.Filter, time.NewTicker(followEvery); ; {
+		var news []search.EventHit
+		f.Cursor, f.Limit = "", min(c.Limit, event.MaxPage)
+		for more := true; more; {
+			page, err := st.Search.Events(ctx, f)
+			if err != nil {
+				return err
+			}
+			older := slices.IndexFunc(page.Items, func(h search.EventHit) bool { return h.Position <= last })
+			if more = older < 0 && last >= 0 && page.NextCursor != nil; more {
+				f.Cursor, f.Limit = *page.NextCursor, event.MaxPage
+			}
+			if older >= 0 {
+				page.Items = page.Items[:older]
+			}
+			news = append(news, page.Items...)
+		}
+		slices.Reverse(news)
+		if err := c.printNews(a, news); err != nil {
+			return err
+		}
+		if last = max(last, 0); len(news) > 0 {
+			last = news[len(news)-1].Position
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil
+		}
+	}
+}
+
+// followEvery is how often follow looks for events.
+const followEvery = time.Second
+
+func (c *eventsCmd) printNews(a *app, news []search.EventHit) error {
+	if !c.JSON {
+		for _, h := range news {
+			fmt.Fprintf(a.out, "%s %s %d %s %s\n", event.Second(h.RecordedAt), h.CampaignID, h.Seq, h.EventType, h.State)
+		}
+		return nil
+	}
+	lines := json.NewEncoder(a.out)
+	for _, h := range news {
+		if err := lines.Encode(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Run searches until there are as many events as wanted, or no more.
 func (c *eventsCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
+	if c.Follow {
+		return c.follow(ctx, a, st)
+	}
 	f := c.Filter
 	loaded, err := installed(ctx, st)
 	if err != nil {

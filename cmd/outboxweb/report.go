@@ -76,7 +76,7 @@ func (c *reportCmd) Run(ctx context.Context, a *app, st *engine.Engine) error {
 func (c *reportCmd) rows(ctx context.Context, a *app, st *engine.Engine) ([]campaign.Row, error) {
 	if c.Filter.CampaignID != "" {
 		if _, err := st.Campaign(ctx, c.Filter.CampaignID); err != nil {
-			return nil, err
+			return nil, st.Intake.Explained(ctx, c.Filter.CampaignID, err)
 		}
 	}
 	return pages(a, "rows", cmp.Or(c.Limit, 50), func(cursor string, limit int) (event.Page[campaign.Row], error) {

@@ -38,6 +38,7 @@ type Refusal struct {
 	Line         int    // the line at fault, from 1, or 0
 	Index        int    // in a batch: index of the event, from 0
 	Run          int64  // the blocking run, or 0
+	Source       string // the source with what is in the way, or empty
 	AuditEntryID int64  // the audit record of the refused action; 0 if there is none
 
 	RetryAfter time.Duration // until the same call may succeed; 0 if that is not known

@@ -145,7 +145,7 @@ func (s *server) apiCampaign(w http.ResponseWriter, r *http.Request) error {
 	}
 	c, err := s.Store.Campaign(r.Context(), id)
 	if err != nil {
-		return err
+		return s.Intake.Explained(r.Context(), id, err)
 	}
 	held, err := s.Runs.Held(r.Context(), s.Projections, id)
 	if err != nil {

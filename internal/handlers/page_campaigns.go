@@ -3,7 +3,6 @@ package handlers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 
@@ -63,25 +62,13 @@ type campaignPageQuery struct {
 	AfterSeq *int64 `json:"after_seq" validate:"omitnil,min=0"`
 }
 
-// explainUnknown says of a campaign that is not in the journal which sources hold it back, if any do.
-func (s *server) explainUnknown(ctx context.Context, id string, err error) error {
-	if !errors.Is(err, event.ErrNotFound) {
-		return err
-	}
-	sources, failed := s.Intake.Blocking(ctx, id)
-	if failed != nil || len(sources) == 0 {
-		return cmp.Or(failed, err)
-	}
-	return event.NotFound("there is no campaign %q in the journal yet: its first row in source %s is rejected; the page of the source shows why", id, event.OrList(sources))
-}
-
 // readCampaign reads the view of a campaign's page: the events after the requested seq, or those
 // around the next one to apply.
 func (s *server) readCampaign(ctx context.Context, id string, q campaignPageQuery, over samples.Range) (campaigns.CampaignView, error) {
 	v := campaigns.CampaignView{Shown: eventsShown}
 	var err error
 	if v.Campaign, err = s.Store.Campaign(ctx, id); err != nil {
-		return v, s.explainUnknown(ctx, id, err)
+		return v, s.Intake.Explained(ctx, id, err)
 	}
 	c := v.Campaign
 	v.After = max(0, min(c.AppliedSeq-eventsBefore, c.HighWaterSeq-eventsShown))

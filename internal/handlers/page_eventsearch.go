@@ -45,7 +45,10 @@ func (s *server) eventsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.page(r, "Find events", "Events")
 	p.Twin = s.linksOf(r).API().SearchEvents(filter)
-	return s.render(w, r, http.StatusOK, p, pageOf(campaigns.EventsPage, view))
+	if filter.Tails() {
+		p.Self = s.linksOf(r).SearchEvents(filter)
+	}
+	return s.renderLive(w, r, p, pageOf(campaigns.EventsPage, view), pageOf(campaigns.EventsLive, view))
 }
 
 // searchEvents searches events and the projections that lack them. A page is worth reading without

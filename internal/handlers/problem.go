@@ -82,6 +82,7 @@ type problem struct {
 	// ProxyRequestID is the id that a trusted proxy gave the request.
 	ProxyRequestID string            `json:"proxy_request_id,omitempty" redact:"-"`
 	run            int64             // the blocking run, or 0
+	source         string            // the source with what is in the way, or empty
 	Errors         map[string]string `json:"errors,omitempty"`
 	Confirm        string            `json:"confirm,omitempty" redact:"-"` // the phrase that the action requires: send it as confirm
 	// Appended lists what was appended although waiting for the projections timed out.
@@ -150,7 +151,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p = redact.Shown(s.Redact, p)
 	var retryAfter time.Duration
 	if refusal, ok := errors.AsType[*event.Refusal](err); ok {
-		p.run, retryAfter = refusal.Run, refusal.RetryAfter
+		p.run, p.source, retryAfter = refusal.Run, refusal.Source, refusal.RetryAfter
 	}
 	p.RequestID, p.ProxyRequestID = requestID(r), operator.ProxyRequestID(r.Context())
 	s.recordRefusal(r, p, err)
@@ -228,7 +229,7 @@ func (s *server) failPage(w http.ResponseWriter, r *http.Request, p problem) {
 }
 
 func (s *server) problemView(r *http.Request, p problem) system.Problem {
-	v := system.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, ProxyRequestID: p.ProxyRequestID, Back: s.back(r), Run: p.run, Typed: typed(r.PostForm)}
+	v := system.Problem{Status: p.Status, Detail: p.Detail, Fields: p.Errors, RequestID: p.RequestID, ProxyRequestID: p.ProxyRequestID, Back: s.back(r), Run: p.run, Source: p.source, Typed: typed(r.PostForm)}
 	if r.Method == http.MethodGet && r.URL.RawQuery != "" && (p.Status == http.StatusUnprocessableEntity || p.Status == http.StatusConflict) {
 		v.Whole, v.Typed = ui.URL(s.outside(r)), redact.Shown(s.Redact, typed(r.URL.Query()))
 	}

@@ -241,7 +241,8 @@ func TestSearch_findsRejectedRows(t *testing.T) {
 		s.get("/search?q="+id).want(t, 303).header(t, "Location", to)
 		s.get("/search/suggestions?q="+id).want(t, 200, `data-href="`+to+`"`, ">rejection</span>", "rejected row 1 of source shop", "payload is not JSON &lt;script&gt;").lacks(t, htmlScript)
 	}
-	s.get("/campaigns/c-1").want(t, 404, "its first row in source shop is rejected")
+	s.get("/campaigns/c-1").want(t, 404, "its first row in source shop is rejected", `href="/intake/shop" data-testid="source-in-the-way"`)
+	s.get("/api/v1/campaigns/c-1").want(t, 404, "its first row in source shop is rejected")
 	s.get("/campaigns/c-2").want(t, 404, "nothing has been appended to it")
 	s.seed("c-1", "a").get("/search?q=c-1").want(t, 303).header(t, "Location", "/campaigns/c-1")
 	s.get("/search?q=c-").want(t, 200).lacks(t, "rejected row 1")

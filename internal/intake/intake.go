@@ -14,9 +14,11 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -184,6 +186,18 @@ func addRejecting(t *store.Tx, sum *campaign.Summary) error {
 		}
 		return err
 	}, selectRejecting, campaign.MaxRejecting)
+}
+
+// Explained says of a campaign that is not in the journal which sources hold it back, if any do.
+func (in *Intake) Explained(ctx context.Context, campaign string, unknown error) error {
+	if !errors.Is(unknown, event.ErrNotFound) {
+		return unknown
+	}
+	sources, err := in.Blocking(ctx, campaign)
+	if err != nil || len(sources) == 0 {
+		return cmp.Or(err, unknown)
+	}
+	return &event.Refusal{Err: event.ErrNotFound, Source: sources[0], Detail: fmt.Sprintf("there is no campaign %q in the journal yet: its first row in source %s is rejected; the page of the source shows why", campaign, event.OrList(sources))}
 }
 
 // Blocking lists the sources with a rejected row that blocks the campaign, at most 10.

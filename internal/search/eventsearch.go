@@ -195,6 +195,12 @@ func (f EventFilter) Occurred() bool { return f.Time == "occurred" }
 // Ranged reports whether the filter selects a range of time.
 func (f EventFilter) Ranged() bool { return !f.Since.IsZero() || !f.Until.IsZero() }
 
+// Tails reports whether the list is of the newest events, and an index finds them, so that it can be read again and
+// again.
+func (f EventFilter) Tails() bool {
+	return f.Cursor == "" && !f.Reverse && f.Until.IsZero() && f.Q+f.ActorType+f.ActorID+f.SessionID == "" && !f.Occurred()
+}
+
 // NeedsDocuments reports whether the filter looks into documents.
 func (f EventFilter) NeedsDocuments() bool { return f.Q != "" || f.Tag != "" }
 

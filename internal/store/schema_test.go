@@ -287,7 +287,7 @@ func TestLoaded_keepsTheDefinitionBefore(t *testing.T) {
 	c, err = f.LastChange(f.Ctx, "orders")
 	must.Hold(t, err == nil && c != nil && c.Again && c.Previous == "v4", "going back to v3 is %+v, %v", c, err)
 	d := must.Get(f.ProjectionDetail(f.Ctx, campaign.ProjectionInfo{Name: "orders"})).Or(t)
-	must.Hold(t, len(d.Versions) == 2 && d.Versions[0].Version == "v3" && d.Versions[1].Version == "v4" && d.Versions[0].LoadedAt.After(*d.Versions[1].LoadedAt), "kept are %+v", d.Kept)
+	must.Hold(t, len(d.Versions) == 2 && d.Versions[0].Version == "v3" && d.Versions[1].Version == "v4" && d.Versions[0].LoadedAt.After(*d.Versions[1].LoadedAt), "kept are %+v", d.Versions)
 	_, err = f.KeptDefinition(f.Ctx, "orders", "v1")
 	must.Hold(t, err != nil && strings.HasSuffix(err.Error(), "those of v3, v4 are"), "a version that is not kept: %v", err)
 }

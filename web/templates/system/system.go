@@ -84,6 +84,7 @@ type Problem struct {
 	Back           ui.URL            // the page of the same object, or empty
 	Whole          ui.URL            // the page without the query that was refused, or empty
 	Run            int64             // the blocking run, or 0
+	Source         string            // the source with what is in the way, or empty
 	Typed          map[string]string `redact:"-"` // the reader's input, by field
 }
 
