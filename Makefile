@@ -91,6 +91,10 @@ BENCH_ROWS ?= 10000000
 bench-latency: ## measure how long single appends take until answered and until applied, at two loads, on both databases
 	go test ./internal/worker -run '^$$' -bench AppendToApplied -benchtime 5s
 
+.PHONY: bench-cost
+bench-cost: ## compare what projections cost, as their pages say, with a processor profile of the same drain on SQLite, and fail beyond a tenth
+	go test ./internal/worker -run '^$$' -bench Cost -benchtime 1x -db sqlite
+
 .PHONY: bench-rebuild
 bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, and what it costs others (takes minutes)
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m

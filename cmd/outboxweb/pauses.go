@@ -132,6 +132,12 @@ func (c *projectionsStatusCmd) printOne(a *app, p campaign.ProjectionDetail, cur
 	} else if text != "" {
 		fmt.Fprintln(a.out, text, campaign.BuiltAdvice)
 	}
+	if p.Cost != nil {
+		fmt.Fprintf(a.out, "takes %s\n", p.Cost.Cost)
+		if err := printColumns(a.out, projections.CostColumns(), p.Cost.Statements); err != nil {
+			return err
+		}
+	}
 	for _, v := range p.Versions {
 		fmt.Fprintln(a.out, "version", v.Words(p.Version))
 	}

@@ -122,6 +122,7 @@ func printSummary(w io.Writer, r report, blocked []campaign.Blocked, causes camp
 	fmt.Fprintln(t, "oldest retryable\t"+oldestLine(s.OldestRetryable, s.AsOf))
 	fmt.Fprintf(t, "lag\t%s, %s\n", event.Count(s.Lag.Events, "event", "events"), event.Age(time.Duration(s.Lag.MaxSeconds*float64(time.Second))))
 	fmt.Fprintln(t, "empty\t"+s.Outlook.Sentence())
+	fmt.Fprintln(t, "twice the load\t"+s.Outlook.Doubled)
 	fmt.Fprintln(t, "left alone\t"+r.Tonight.Text())
 	fmt.Fprintf(t, "campaigns\t%s, %s lagging, %s blocked, %s paused, %s diverged, %s drifted, %s unverifiable\n", event.Number(s.Campaigns.Total),
 		event.Number(s.Campaigns.Lagging), event.Number(s.Campaigns.Blocked), event.Number(s.Campaigns.Paused), event.Number(s.Campaigns.Diverged), event.Number(s.Campaigns.Drifted), event.Number(s.Campaigns.Unverifiable))

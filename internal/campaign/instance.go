@@ -32,11 +32,12 @@ type InstanceState struct {
 	Failed    int64         `json:"failed_total"`
 	Fenced    int64         `json:"fenced_total"`
 	Rates     Throughput    `json:"throughput"`
-	Trouble   string        `json:"trouble"` // what keeps it from applying events; empty if nothing does
-	Stalled   bool          `json:"stalled"` // it can apply nothing at all
-	Leases    HeldLeases    `json:"-"`       // empty in a Summary
-	Here      bool          `json:"-"`       // it is the reading process itself
-	Process   ProcessState  `json:"-"`       // what is known of its process
+	Trouble   string        `json:"trouble"`      // what keeps it from applying events; empty if nothing does
+	Stalled   bool          `json:"stalled"`      // it can apply nothing at all
+	Spent     Spent         `json:"-" redact:"-"` // in its last busy minutes; empty once it has stopped
+	Leases    HeldLeases    `json:"-"`            // empty in a Summary
+	Here      bool          `json:"-"`            // it is the reading process itself
+	Process   ProcessState  `json:"-"`            // what is known of its process
 	// ClockAhead is how far its clock is known to be ahead of the reading process's, negative when
 	// behind; 0 when less than a second, or unknown. JSON has clock_ahead_seconds.
 	ClockAhead time.Duration `json:"-"`

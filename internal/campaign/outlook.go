@@ -18,7 +18,9 @@ type Outlook struct {
 	EmptySeconds *float64 `json:"empty_seconds"`
 	Empty        string   `json:"empty"` // when all of it is: "now", "4 min", "never", or "unknown"
 	Says         string   `json:"says"`  // why, without a final period
-	workers      string   // Empty of what workers apply by themselves
+	// what twice the load would do, from the share of the time in which workers are busy and the cost of events, without a final period
+	Doubled string `json:"double_load"`
+	workers string // Empty of what workers apply by themselves
 }
 
 // drainedWithin is how soon a backlog is empty that is called empty now: while events come, a few always wait.
@@ -29,6 +31,7 @@ func (s Summary) OutlookOf(waiting int64) Outlook {
 	o := Outlook{Waiting: waiting, Held: s.Lag.Events - waiting, Empty: "never", workers: "never"}
 	in, out, n := s.Throughput.AppendedPerSecond, s.Throughput.AppliedPerSecond, float64(waiting)
 	keepUp := n <= out*drainedWithin.Seconds()
+	o.Doubled = s.doubled(keepUp)
 	if s.Worker.Running {
 		if o.Growth = new(float64); !keepUp {
 			*o.Growth = in - out

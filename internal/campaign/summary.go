@@ -137,6 +137,7 @@ type Throughput struct {
 	AppliedPerSecond  float64 `json:"applied_per_second"`
 	FailedPerSecond   float64 `json:"failed_per_second"`
 	AppendedPerSecond float64 `json:"appended_per_second"` // to the whole journal, by all processes
+	BusyShare         float64 `json:"busy_share"`          // of the last seconds in which waves ran, 0 to 1; of several workers that of the busiest
 }
 
 // WorkerSummary says whether workers are running.
@@ -237,6 +238,8 @@ type ProjectionInfo struct {
 	Blocking        int64  `json:"blocking"`       // campaigns that it blocks: it is live there, and an event fails in it
 	CountsCapped    bool   `json:"counts_capped"`  // the counts are lower bounds
 	Paused          *Pause `json:"paused"`         // who paused it for all campaigns; nil if not paused
+	// what it costs; null if no wave of the loaded version was measured
+	Cost *ProjectionCost `json:"cost" api:"nullable"`
 	RowsBuilt
 }
 

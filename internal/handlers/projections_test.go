@@ -331,3 +331,29 @@ func TestProjection_thatBlocksCampaignsDoesNotSayThatItFollowsThem(t *testing.T)
 	s.get("/api/v1/projections/campaigns/cursors").want(t, 200, `"lag_seconds":`, `"last_applied_at":`, `"attempts":`)
 	s.get("/projections/campaigns").want(t, 200, "An event fails in it in 1 campaign, which waits.", "Not live in 1 campaign, which advances without it.", "Last applied</th>")
 }
+
+// Two instances tell of the same version, and one of another.
+func TestProjection_costsTheSameOnThePageInTheAPIAndInMetrics(t *testing.T) {
+	s := withRoster(t)
+	version := decodeAs[campaign.ProjectionInfo](t, s.get("/api/v1/projections/campaigns").want(t, 200, `"cost":null`)).Version
+	must.OK(t, s.store.ReadModel().Install(t.Context(), []readmodel.Projection{{Name: "campaigns", Version: version}}))
+	s.get("/projections/campaigns").want(t, 200, "No running instance has measured it in this version yet.")
+	for id, version := range map[string]string{"w-1": version, "w-2": version, "w-3": "another"} {
+		on := func(statement string, seconds, p99 float64) campaign.SpentOn {
+			return campaign.SpentOn{Spender: campaign.Spender{Projection: "campaigns", Version: event.ShortHash(version), Statement: statement}, Events: 100, Seconds: seconds, P99: p99}
+		}
+		spent := campaign.Spent{On: []campaign.SpentOn{on("", 0.5, 0.02), on("roster.sql:7", 0.1, 0.002), on("roster.sql:9", 0.4, 0.018)}}
+		spent.Of.Add(10, 10, 0.2)
+		must.OK(t, s.store.Heartbeat(t.Context(), campaign.InstanceState{ID: id, Host: "h", Mode: campaign.ModeOutbox, StartedAt: s.clock, BeatEvery: 2 * time.Second, Spent: spent,
+			Rates: campaign.Throughput{AppliedPerSecond: 100, AppendedPerSecond: 300, BusyShare: 0.3}}))
+	}
+	s.store.Changed()
+	cost := decodeAs[campaign.ProjectionDetail](t, s.get("/api/v1/projections/campaigns").want(t, 200)).Cost
+	must.Equal(t, cost.Cost, campaign.Cost{Share: 1.0 / 6, Events: 200, Seconds: 0.005, P99: 0.02}, "of 6 s, 1 s is of this version")
+	must.Equal(t, []string{cost.Statements[0].Statement, cost.Statements[1].Statement}, []string{"roster.sql:9", "roster.sql:7"}, "the costliest first")
+	must.Equal(t, cost.Doubled, "the load, 300 events/s, takes 30 % of the workers' time; twice of it takes at most 60 %")
+	s.get("/projections/campaigns").want(t, 200, "It takes 17 % of the time of waves, 5.0 ms per event, 99 of 100 within 20 ms.", "twice of it takes at most 60 %", "roster.sql:9")
+	s.get("/metrics").want(t, 200, fmt.Sprintf("\noutboxweb_projection_time_share{projection=\"campaigns\"} %v\n", cost.Share),
+		"\noutboxweb_projection_event_seconds{projection=\"campaigns\"} 0.005\n", "\noutboxweb_projection_event_p99_seconds{projection=\"campaigns\"} 0.02\n", "\noutboxweb_busy_share 0.3\n")
+	s.get("/api/v1/summary").want(t, 200, `"double_load":"the load, 300 events/s, takes 30 %`)
+}

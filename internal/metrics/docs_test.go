@@ -27,7 +27,10 @@ import (
 // everything is the collectors of a process with a value in each series.
 func everything() *Metrics {
 	m := New(func(context.Context) (campaign.Summary, error) {
-		return campaign.Summary{Held: []campaign.HeldProjection{}}, nil
+		spent := campaign.Spent{On: []campaign.SpentOn{{Spender: campaign.Spender{Projection: "roster", Version: "v1"}, Events: 1, Seconds: 0.1}}}
+		spent.Of.Add(1, 1, 1)
+		return campaign.Summary{Held: []campaign.HeldProjection{}, Installed: map[string]campaign.Installed{"roster": {Version: "v1"}},
+			Instances: []campaign.InstanceState{{LastSeen: time.Now(), BeatEvery: time.Hour, Spent: spent}}}, nil
 	})
 	m.WatchRuns(func(context.Context) ([]replay.RunTally, error) { return nil, nil })
 	m.WatchBehind(func(context.Context) (campaign.BehindCounts, error) { return campaign.BehindCounts{}, nil })

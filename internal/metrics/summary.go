@@ -17,6 +17,9 @@ var (
 	heldDesc        = desc("paused_projections", "Paused projections by scope: all campaigns, or campaign (counted per campaign).", "scope")
 	quarantinedDesc = desc("quarantined_projections", "Quarantined projections, counted per campaign.")
 	faultDesc       = desc("database_fault", "1 while something is wrong with the database itself, by kind, as seen by this process.", "database", "kind")
+	shareDesc       = desc("projection_time_share", "Share of the time of waves that a projection takes, in the last busy minutes; absent while it is not measured.", "projection")
+	meanDesc        = desc("projection_event_seconds", "Time that an event takes in a projection, on average, in the last busy minutes.", "projection")
+	p99Desc         = desc("projection_event_p99_seconds", "Time that 99 of 100 events take at most in a projection, in the last busy minutes.", "projection")
 	unreadableDesc  = desc("state_unreadable", "1 while the state of the queue cannot be read and its series are missing.")
 )
 
@@ -35,6 +38,8 @@ var summaryGauges = []struct {
 		func(s *campaign.Summary) float64 { return s.Outlook.PerSecond() }},
 	{desc("backlog_empty_seconds", "Time until workers have applied all that needs no operator, at the pace of the last seconds; +Inf if they will not, or it is not known."),
 		func(s *campaign.Summary) float64 { return s.Outlook.Seconds() }},
+	{desc("busy_share", "Share of the last seconds in which waves ran, 0 to 1; of several instances that of the busiest."),
+		func(s *campaign.Summary) float64 { return s.Throughput.BusyShare }},
 	{desc("campaigns", "Campaigns in the journal."),
 		func(s *campaign.Summary) float64 { return float64(s.Campaigns.Total) }},
 	{desc("blocked_campaigns", "Campaigns whose head is dead."),
@@ -61,7 +66,7 @@ var summaryGauges = []struct {
 
 // watchSummary adds the gauges read from one summary per scrape.
 func (m *Metrics) watchSummary(summary func(context.Context) (campaign.Summary, error)) {
-	descs := []*prometheus.Desc{rowsDesc, heldDesc, quarantinedDesc, faultDesc, unreadableDesc}
+	descs := []*prometheus.Desc{rowsDesc, heldDesc, quarantinedDesc, faultDesc, unreadableDesc, shareDesc, meanDesc, p99Desc}
 	for _, g := range summaryGauges {
 		descs = append(descs, g.desc)
 	}
@@ -82,6 +87,13 @@ func (m *Metrics) watchSummary(summary func(context.Context) (campaign.Summary, 
 			gauge(heldDesc, float64(forAll), "all")
 			gauge(heldDesc, float64(campaigns), "campaign")
 			gauge(quarantinedDesc, float64(s.QuarantinedProjections()))
+		}
+		for name, i := range s.Installed {
+			if c := s.CostOf(name, i.Version); c != nil {
+				gauge(shareDesc, c.Share, name)
+				gauge(meanDesc, c.Seconds, name)
+				gauge(p99Desc, c.P99, name)
+			}
 		}
 		for _, d := range []string{"journal", "projections"} {
 			for _, kind := range database.FaultKinds {

@@ -120,6 +120,17 @@ func (s *Set) Statements() []Statement {
 	return out
 }
 
+// Spenders are the set's Statements as what costs time.
+func (s *Set) Spenders() (all []campaign.Spender) {
+	for _, p := range s.projections {
+		for _, h := range p.handlers() {
+			at := fmt.Sprintf("%s:%d", filepath.Base(h.File), h.Line)
+			all = append(all, campaign.Spender{Projection: p.Name, Version: event.ShortHash(p.Version), Statement: at})
+		}
+	}
+	return all
+}
+
 // handlers visits the statements of a projection, with their sections, in order.
 func (p *Projection) handlers() iter.Seq2[*section, *handlerStatement] {
 	return func(yield func(*section, *handlerStatement) bool) {

@@ -39,6 +39,7 @@ type ApplyTx struct {
 
 	gathering bool
 	queue     sqldb.Batch
+	stamps    stamps
 }
 
 func (d *Database) newApplyTx() *ApplyTx {
@@ -297,7 +298,7 @@ func eachCells(ctx context.Context, t *sqldb.Tx, query string, args []any, each 
 // Gather queues statements on PostgreSQL until Flush sends them together; until then they
 // report no errors. On SQLite it does nothing and returns false.
 func (a *ApplyTx) Gather() bool {
-	a.gathering = a.t.Dialect().Pipelines
+	a.gathering, a.stamps = a.t.Dialect().Pipelines, stamps{cost: a.stamps.cost, taken: a.stamps.taken}
 	return a.gathering
 }
 

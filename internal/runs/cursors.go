@@ -510,6 +510,7 @@ func (rs *Runs) DescribeProjections(ctx context.Context, loaded []campaign.Proje
 					p.RunID, p.BlockedByRun = h.RunID, h.BlockedByRun
 				}
 			}
+			p.Cost = summary.CostOf(p.Name, p.Version)
 			p.CursorsBehind = summary.Campaigns.Lagging + p.Quarantined + p.PausedCampaigns + p.Behind
 			if p.Paused != nil { // counted were those that have advanced since
 				p.PausedCampaigns = summary.Campaigns.Total

@@ -13,13 +13,14 @@ import (
 
 const upsertInstance = `
 insert into instances (` + instanceColumns + `)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 on conflict (id) do update
 set last_seen = excluded.last_seen, stopped_at = excluded.stopped_at,
   applied = excluded.applied, failed = excluded.failed, fenced = excluded.fenced,
   applied_per_second = excluded.applied_per_second, failed_per_second = excluded.failed_per_second,
   appended_per_second = excluded.appended_per_second,
-  trouble = excluded.trouble, stalled = excluded.stalled`
+  trouble = excluded.trouble, stalled = excluded.stalled,
+  busy_share = excluded.busy_share, spent = excluded.spent`
 
 // Heartbeat writes an instance's heartbeat. Instances that stopped or were last seen more than
 // a week ago are deleted.
@@ -35,7 +36,8 @@ func (s *Store) Heartbeat(ctx context.Context, i campaign.InstanceState) error {
 		}
 		_, err := t.Exec(upsertInstance, i.ID, i.Host, i.PID, i.Version, string(i.Mode), i.StartedAt.UnixMicro(), seen, sqldb.MicrosIfAny(i.StoppedAt),
 			i.BeatEvery.Microseconds(), i.Applied, i.Failed, i.Fenced, i.Rates.AppliedPerSecond, i.Rates.FailedPerSecond,
-			sqldb.Clip(i.Trouble, LastErrorLimit), sqldb.Truth(i.Stalled), sqldb.JSON(i.Campaigns), i.Rates.AppendedPerSecond)
+			sqldb.Clip(i.Trouble, LastErrorLimit), sqldb.Truth(i.Stalled), sqldb.JSON(i.Campaigns), i.Rates.AppendedPerSecond,
+			i.Rates.BusyShare, sqldb.JSON(i.Spent))
 		if err != nil {
 			return err
 		}
@@ -110,7 +112,7 @@ func (t *Tx) withOwners(all []campaign.InstanceState, holdings map[string]campai
 }
 
 const instanceColumns = `id, host, pid, version, mode, started_at, last_seen, stopped_at, beat_every, applied, failed, fenced,
-  applied_per_second, failed_per_second, trouble, stalled, campaigns, appended_per_second`
+  applied_per_second, failed_per_second, trouble, stalled, campaigns, appended_per_second, busy_share, spent`
 
 const selectProcesses = "\nselect " + instanceColumns + "\nfrom instances"
 
@@ -142,7 +144,8 @@ func (t *Tx) readInstances(query string, args ...any) ([]campaign.InstanceState,
 		var i campaign.InstanceState
 		var beatEvery int64
 		err := rows.Scan(&i.ID, &i.Host, &i.PID, &i.Version, &i.Mode, sqldb.ScanTime(&i.StartedAt), sqldb.ScanTime(&i.LastSeen), sqldb.ScanTimeOrNil(&i.StoppedAt), &beatEvery,
-			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, sqldb.ScanTruth(&i.Stalled), sqldb.ScanJSON(&i.Campaigns), &i.Rates.AppendedPerSecond)
+			&i.Applied, &i.Failed, &i.Fenced, &i.Rates.AppliedPerSecond, &i.Rates.FailedPerSecond, &i.Trouble, sqldb.ScanTruth(&i.Stalled), sqldb.ScanJSON(&i.Campaigns), &i.Rates.AppendedPerSecond,
+			&i.Rates.BusyShare, sqldb.ScanJSON(&i.Spent))
 		i.BeatEvery = time.Duration(beatEvery) * time.Microsecond
 		switch {
 		case i.StoppedAt == nil:

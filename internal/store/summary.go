@@ -312,6 +312,7 @@ func describeWorkers(sum *campaign.Summary, now int64) {
 			sum.Throughput.AppliedPerSecond += i.Rates.AppliedPerSecond
 			sum.Throughput.FailedPerSecond += i.Rates.FailedPerSecond
 			sum.Throughput.AppendedPerSecond = max(sum.Throughput.AppendedPerSecond, i.Rates.AppendedPerSecond)
+			sum.Throughput.BusyShare = max(sum.Throughput.BusyShare, i.Rates.BusyShare)
 		}
 	}
 	sum.Worker.Campaigns = campaign.Together(served...)

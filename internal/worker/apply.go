@@ -313,7 +313,12 @@ func (a *application) applyEvent(ctx context.Context, e *event.Event) error {
 	if e.Skipped != nil {
 		return a.tx.PassOver(e)
 	}
-	return a.worker.Set.ApplyWithin(ctx, a.worker.eventLimit(e), a.tx, e, a.auditOnly, a.skip)
+	var tx projection.Tx = a.tx
+	if a.attempt != nil && a.attempt.meter != nil {
+		tx = a.attempt.meter
+		defer a.attempt.meter.Step(noStatement)
+	}
+	return a.worker.Set.ApplyWithin(ctx, a.worker.eventLimit(e), tx, e, a.auditOnly, a.skip)
 }
 
 // fail records the failure of an event that was tried alone and decides what follows. When its

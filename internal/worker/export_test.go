@@ -46,3 +46,26 @@ func (w *Worker) Trouble() (text string, stalled bool) { return w.troubles.sente
 // Fail notes a pass that failed, and Failing whether none has succeeded since.
 func (w *Worker) Fail(err error) { w.troubles.record(err) }
 func (w *Worker) Failing() bool  { return !w.troubles.failing.IsZero() }
+
+// Measure says how many waves a measured one stands for.
+func (w *Worker) Measure(times int) { w.measures = func(int) int { return times } }
+
+// OnEvent calls a function before each event is applied.
+func (w *Worker) OnEvent(call func(eventType string)) {
+	limit := w.eventLimit
+	w.eventLimit = func(e *event.Event) time.Duration {
+		call(e.EventType)
+		return limit(e)
+	}
+}
+
+// Beat arrives, if it has not, and writes a heartbeat.
+func (w *Worker) Beat(ctx context.Context) error {
+	if w.beat.state.StartedAt.IsZero() {
+		if _, err := w.arrive(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := w.heartbeat(ctx)
+	return err
+}

@@ -23,9 +23,10 @@ type heartbeat struct {
 	heads []headAt // of the last appendedOver, the oldest first
 }
 
-// headAt is the journal's last position at a time.
+// headAt is the journal's last position at a time, and how long waves had run.
 type headAt struct {
 	position int64
+	busy     time.Duration
 	at       time.Time
 }
 
@@ -33,15 +34,18 @@ type headAt struct {
 // in bursts.
 const appendedOver = 10 * time.Second
 
-// saw adds the journal's last position, and returns the rate at which events were appended.
-func (b *heartbeat) saw(position int64) (perSecond float64) {
+// saw adds the journal's last position and how long waves had run, and returns the rate at which events were appended,
+// and the share of the time in which waves ran.
+func (b *heartbeat) saw(position int64, w *busyTime) (perSecond, busy float64) {
 	now := time.Now()
+	run := w.change(0, now)
 	for len(b.heads) > 1 && now.Sub(b.heads[1].at) >= appendedOver {
 		b.heads = b.heads[1:]
 	}
-	b.heads = append(b.heads, headAt{position, now})
+	b.heads = append(b.heads, headAt{position, run, now})
 	first := b.heads[0]
-	return max(float64(position-first.position), 0) / max(now.Sub(first.at).Seconds(), 0.001)
+	seconds := max(now.Sub(first.at).Seconds(), 0.001)
+	return max(float64(position-first.position), 0) / seconds, min((run-first.busy).Seconds()/seconds, 1)
 }
 
 // arrive writes the worker's first heartbeat. Workers of this host whose process is gone are
@@ -64,7 +68,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 				return false, err
 			}
 			other.StoppedAt = &now
-			other.Rates = campaign.Throughput{}
+			other.Rates, other.Spent = campaign.Throughput{}, campaign.Spent{}
 			if err := w.Store.Heartbeat(ctx, other); err != nil {
 				return false, err
 			}
@@ -82,7 +86,7 @@ func (w *Worker) arrive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	w.beat.state, w.beat.at = next, now
-	w.beat.saw(head)
+	w.beat.saw(head, &w.busy)
 	w.Store.SetHere(next.ID)
 	w.Store.Changed() // a summary from before says that no worker is running
 	return false, w.Store.Loaded(ctx, next, w.definitions())
@@ -117,7 +121,8 @@ func (w *Worker) heartbeat(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	next.Rates.AppendedPerSecond = w.beat.saw(head)
+	next.Rates.AppendedPerSecond, next.Rates.BusyShare = w.beat.saw(head, &w.busy)
+	next.Spent = w.costs.Spent()
 	last := w.beat.state
 	if next.BeatEvery == 0 && next.Applied == last.Applied && next.Failed == last.Failed && next.Fenced == last.Fenced && next.Rates == last.Rates && next.Trouble == last.Trouble && next.Stalled == last.Stalled {
 		w.beat.at = time.Now()
@@ -170,7 +175,7 @@ func (w *Worker) stop(ctx context.Context) error {
 		return nil
 	}
 	last := w.counted(time.Now())
-	last.Rates = campaign.Throughput{}
+	last.Rates, last.Spent = campaign.Throughput{}, campaign.Spent{}
 	now := time.Now().UTC()
 	last.StoppedAt = &now
 	w.Store.NotifyOthers() // they take over the rest

@@ -108,6 +108,7 @@ func (w *Worker) claimInline(ctx context.Context, campaignID string) (outbox.Cla
 // applyInline applies the claimed events and settles. more is true when the claim was lost
 // meanwhile, or may not have reached the campaign's end.
 func (w *Worker) applyInline(ctx context.Context, claim outbox.Claim) (more bool, err error) {
+	defer w.busy.enter(time.Now())()
 	claims := []outbox.Claim{claim}
 	stop := w.renewLeases(context.WithoutCancel(ctx), claims)
 	wave, err := w.Apply(ctx, claims)

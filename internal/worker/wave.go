@@ -59,6 +59,7 @@ func (w *Worker) Pass(ctx context.Context) (bool, error) {
 
 func (w *Worker) passWave(ctx context.Context) (bool, error) {
 	defer w.quiet.enter(ctx, w.PollInterval)()
+	began := time.Now()
 	claims, err := w.Queue.Claim(ctx, w.who, outbox.ClaimLimits{Rows: w.BatchSize, Lease: w.Lease, Except: w.troubles.except()})
 	if one, ok := errors.AsType[*outbox.CampaignError](err); ok && w.atFault(ctx, err) {
 		w.Logger.Error("campaign cannot be claimed; backing off", "campaign", one.CampaignID, "error", err)
@@ -71,6 +72,7 @@ func (w *Worker) passWave(ctx context.Context) (bool, error) {
 	if rowsOf(claims) >= int64(w.BatchSize) {
 		w.Wake() // there is probably more: wake the other loop
 	}
+	defer w.busy.enter(began)()
 	return true, w.workOffInTurn(ctx, claims)
 }
 
@@ -116,6 +118,7 @@ func (w *Worker) passSuspect(ctx context.Context) (bool, error) {
 	if err != nil || len(claims) == 0 {
 		return false, w.notHeld(ctx, claims, err)
 	}
+	defer w.busy.enter(time.Now())()
 	return true, w.workOff(ctx, claims)
 }
 
@@ -162,12 +165,14 @@ type Wave struct {
 	worker  *Worker
 	parts   []*part
 	lineage int64 // of both databases when it was loaded
+	meter   *meter
 }
 
 // Settle ends the wave; see store.Queue.Settle. Events that were lost meanwhile may be applied: both
 // databases are reconciled once more then.
 func (v *Wave) Settle(ctx context.Context) error {
 	err := v.worker.settle(ctx, v.parts)
+	v.meter.end(&v.worker.costs)
 	if v.worker.lineages() != v.lineage {
 		v.worker.lineage.Store(v.lineage)
 	}
@@ -201,27 +206,26 @@ func (w *Worker) Apply(ctx context.Context, claims []outbox.Claim) (*Wave, error
 	}
 	// In order of id pages are changed one after the other, and watermarks locked without deadlocks.
 	slices.SortFunc(parts, func(a, b *part) int { return strings.Compare(a.claim.CampaignID, b.claim.CampaignID) })
-	wave := &Wave{w, parts, w.lineages()}
+	wave := &Wave{w, parts, w.lineages(), w.meter(int(rowsOf(claims)))}
 	auditOnly, err := w.load(context.WithoutCancel(ctx), parts)
 	if err != nil {
 		return wave, err
 	}
 	defer w.lookAhead(context.WithoutCancel(ctx), claims)()
-	return wave, w.apply(ctx, parts, auditOnly)
+	return wave, w.apply(ctx, attempt{worker: w, parts: parts, auditOnly: auditOnly, meter: wave.meter})
 }
 
 // apply runs the parts in one projections transaction, first on the assumption that no event fails:
 // without savepoints, and where statements can be batched, all sent together. When one does, everything
 // is repeated with savepoints. An event that exceeds its deadline or panics aborts the transaction; the
 // wave is then applied again without it.
-func (w *Worker) apply(ctx context.Context, parts []*part, auditOnly map[string]bool) error {
-	attempt := attempt{worker: w, parts: parts, auditOnly: auditOnly}
+func (w *Worker) apply(ctx context.Context, attempt attempt) error {
 	for {
 		err := attempt.run(ctx)
 		if err == nil {
 			return nil
 		}
-		for _, p := range parts { // everything of this transaction was rolled back
+		for _, p := range attempt.parts { // everything of this transaction was rolled back
 			p.result = outbox.Result{Claim: p.claim, Applied: p.claim.First - 1}
 			p.gap = false
 		}
@@ -243,6 +247,7 @@ type attempt struct {
 	worker    *Worker
 	parts     []*part
 	auditOnly map[string]bool
+	meter     *meter // nil unless the wave is measured
 
 	careful  bool   // with a savepoint per campaign
 	together bool   // without savepoints, and where they can be batched with all statements in one batch
@@ -264,6 +269,9 @@ func (t *attempt) run(ctx context.Context) error {
 			return err
 		}
 		t.sent = t.sent[:0]
+		if t.meter != nil {
+			t.meter.ApplyTx = tx
+		}
 		for _, t.at = range t.parts {
 			if ctx.Err() != nil {
 				break // shutting down: the rest is released

@@ -67,6 +67,12 @@ type Worker struct {
 
 	applied, failed, fenced atomic.Int64
 
+	busy     busyTime
+	costs    samples.Costs
+	spenders []campaign.Spender           // the set's statements
+	metered  atomic.Bool                  // a wave was measured
+	measures func(events int) (waves int) // see measured
+
 	// lineage is that of both databases when they were last reconciled because one had gone back.
 	lineage atomic.Int64
 
@@ -113,6 +119,10 @@ func New(c Config) *Worker {
 	w := &Worker{Config: c, Store: c.Queue.Store, maintenance: maintenance.New(c.Queue), who: outbox.Worker{ID: id, Build: c.Build, Serves: c.Campaigns}, wake: loop.NewSignal(1),
 		faultPause: loop.FaultPause, selfCheckEvery: selfCheckInterval, heartbeatEvery: samples.HeartbeatInterval,
 		eventLimit: func(*event.Event) time.Duration { return c.Queue.EventTimeout() }}
+	w.measures = w.measured
+	if c.Set != nil {
+		w.spenders = c.Set.Spenders()
+	}
 	w.beat.state = campaign.InstanceState{ID: id, Host: host, PID: os.Getpid(), Version: c.Build, Mode: c.Mode, Campaigns: c.Campaigns}
 	w.who.Loaded = campaign.SetOf(w.definitions())
 	if c.Queue.Shared() {
