@@ -78,6 +78,7 @@ func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 // While nothing but ages changes, a polling tab gets a 304.
 func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }).trouble()
+	must.OK(t, s.kit.Sample(t.Context())) // with which the charts begin
 	s.get("/", host("one.example")).want(t, 200, "one.example") // shared without its reader
 	s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
 	part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")
@@ -270,6 +271,7 @@ select 'outboxweb-7d9f8b6c5d-x' || x || '-1-0badcafe', 'outboxweb-7d9f8b6c5d-x' 
 func TestCharts_listChangedProjectionsBeforeActions(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a")
 	s.beat("w-1", "v1")
+	must.OK(t, s.kit.Sample(t.Context())) // with which the charts begin
 	for _, version := range []string{"1111", "2222"} {
 		s.clock = s.clock.Add(time.Minute)
 		must.OK(t, s.store.Loaded(t.Context(), campaign.InstanceState{ID: "w-1", Host: "h"}, []campaign.Definition{{Projection: "campaigns", Version: version}}))

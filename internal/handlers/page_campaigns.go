@@ -41,7 +41,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	over, err := s.readRange(r)
+	over, err := s.pageRange(r)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,15 @@ type rangeQuery struct {
 	Span  string `json:"span" validate:"omitempty,span"`                    // an older name of range: hour is 1h, and day is 24h
 }
 
+// pageRange is the asked range, which begins with the first sample if there are none before.
+func (s *server) pageRange(r *http.Request) (samples.Range, error) {
+	over, err := s.readRange(r)
+	if err != nil {
+		return over, err
+	}
+	return s.Samples.Begun(r.Context(), over)
+}
+
 func (s *server) readRange(r *http.Request) (samples.Range, error) {
 	var q rangeQuery
 	if err := fill(&q, r.URL.Query()); err != nil {
@@ -67,7 +76,7 @@ func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
 	if err := fill(&q, r.URL.Query()); err != nil {
 		return err
 	}
-	over, err := s.readRange(r)
+	over, err := s.pageRange(r)
 	if err != nil {
 		return err
 	}

@@ -233,7 +233,7 @@ func (s *server) overviewFrame(r *http.Request, v sharedOverview) ui.Page {
 }
 
 func (s *server) overviewPage(w http.ResponseWriter, r *http.Request) error {
-	over, err := s.readRange(r)
+	over, err := s.pageRange(r)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (s *server) publishersPage(w http.ResponseWriter, r *http.Request) error {
 	if v.Page, err = s.Publishers.Page(r.Context(), list); err != nil {
 		return err
 	}
-	if v.Range, err = s.readRange(r); err != nil {
+	if v.Range, err = s.pageRange(r); err != nil {
 		return err
 	}
 	if v.History, err = s.Samples.History(r.Context(), v.Range); err != nil {
@@ -49,7 +49,7 @@ func (s *server) publisherPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	view := delivery.PublisherView{Tests: s.TestPublisher != nil}
-	if view.Range, err = s.readRange(r); err != nil {
+	if view.Range, err = s.pageRange(r); err != nil {
 		return err
 	}
 	if view.Publisher, err = s.Publishers.Publisher(r.Context(), name); err != nil {

@@ -16,7 +16,7 @@ import (
 func (s *server) instancesPage(w http.ResponseWriter, r *http.Request) error {
 	var v system.InstancesView
 	var err error
-	if v.Range, err = s.readRange(r); err != nil {
+	if v.Range, err = s.pageRange(r); err != nil {
 		return err
 	}
 	if v.List, err = s.Store.Instances(r.Context()); err != nil {

@@ -103,7 +103,7 @@ func (s *server) projectionPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if view.Range, err = s.readRange(r); err != nil {
+	if view.Range, err = s.pageRange(r); err != nil {
 		return err
 	}
 	if view.History, err = s.Samples.History(r.Context(), view.Range); err != nil {

@@ -231,6 +231,20 @@ func (s *Samples) History(ctx context.Context, r Range) (History, error) {
 	return s.histories.of(r).Get(ctx, func() (History, error) { return s.readHistory(context.WithoutCancel(ctx), r) })
 }
 
+const selectFirst = `
+select coalesce(min(minute), $1)
+from samples`
+
+// Begun is a range that knows when the first sample began; now if there is none yet.
+func (s *Samples) Begun(ctx context.Context, r Range) (Range, error) {
+	return store.Reading(ctx, s.core, "find the first sample", func(t *store.Tx) (Range, error) {
+		var first int64
+		_, err := t.One([]any{&first}, selectFirst, sqldb.At(s.core.Now()).Truncate(time.Minute).UnixMicro()+1)
+		r.Begun = sqldb.At(first).Add(-1) // a sample is of the step that ends with it
+		return r, err
+	})
+}
+
 // A sample is taken each minute in which something changed. The last one before the time is what the
 // first one after it is counted from.
 const selectAppliedTotals = `

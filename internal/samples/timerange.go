@@ -50,6 +50,7 @@ var Spans = []Span{SpanHour, SpanDay}
 type Range struct {
 	Name     RangeName
 	From, To time.Time // of a free range
+	Begun    time.Time // when the first sample began: no window has steps before; zero if unknown
 }
 
 // FreeRange returns the range between two times. It is refused when shorter than five minutes or
@@ -122,13 +123,21 @@ var named = map[RangeName]struct{ length, step time.Duration }{
 // freeSteps are the steps of free ranges.
 var freeSteps = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, CoarseStep, 2 * CoarseStep, time.Hour, 2 * time.Hour, 4 * time.Hour}
 
-// Window returns the buckets of the range. A named range ends with the running bucket.
+// Window returns the buckets of the range. A named range ends with the running bucket. One that begins
+// with the first sample has the steps of a free range.
 func (r Range) Window(now time.Time) Window {
 	now = steady(now.UTC())
 	if !r.Free() {
 		n := named[RangeName(r.Label())]
 		end := now.Truncate(n.step).Add(n.step)
-		return Window{From: end.Add(-n.length), To: end, Step: n.step, Now: now}
+		w := Window{From: end.Add(-n.length), To: end, Step: n.step, Now: now}
+		if !r.Begun.After(w.From) || r.Begun.After(now) {
+			return w
+		}
+		r.From, r.To = w.From, now
+	}
+	if r.Begun.After(r.From) && r.Begun.Before(r.To) {
+		r.From = r.Begun
 	}
 	for _, step := range freeSteps {
 		if step < CoarseStep && now.Sub(r.From) > MinutesKept {

@@ -18,17 +18,19 @@
   }
   function last(a) { return Math.min(a.steps - 1, Math.floor((a.now - a.from) / a.step)); }
 
-  // The values of a chart by layer and step: given, or from the path of a line.
+  // The values of a chart by layer and step, null without a record: given, or from the path of a line.
   function layers(plot, steps) {
-    var given = plot.getAttribute("data-values"), scale = Number(plot.getAttribute("data-scale"));
+    var given = plot.getAttribute("data-values"), scale = Number(plot.getAttribute("data-scale")), read = {};
     if (given) return given.split(";").map(function (l) { return l.split(",").map(function (v) { return v === "" ? null : Number(v); }); });
-    return all("path[class^=l-]", plot).map(function (line) {
-      var values = new Array(steps).fill(null);
+    all("path[class^=f-],path[class^=l-]", plot).forEach(function (line) {
+      var name = line.getAttribute("class").replace(" running", ""), values = read[name] = read[name] || new Array(steps).fill(null);
       line.getAttribute("d").split("M").slice(1).forEach(function (part) {
-        for (var n = part.match(/-?\d+/g).map(Number), k = 0, i = 0, y = 0; k < n.length; k += 2) values[i += n[k]] = 0 - (y += n[k + 1]) / scale;
+        var n = part.match(/-?\d+(\.5)?/g).map(Number), i = Math.ceil(n[0]), y = n[1];
+        values[i] = 0 - y / scale;
+        for (var k = n[2] === 0 ? 4 : 2; k + 1 < n.length; k += 2) values[++i] = 0 - (y += n[k + 1]) / scale;
       });
-      return values;
     });
+    return Object.values(read);
   }
 
   function two(n) { return (n < 10 ? "0" : "") + n; }
@@ -52,13 +54,17 @@
     if (v < 3600) return rounded(v / 60) + " min";
     return v < 172800 ? rounded(v / 3600) + " h" : rounded(v / 86400) + " d";
   }
+  // What a chart has at a step: a line for each layer, from the top down, with its colour if there are several.
   function reading(plot, a, i) {
     var names = all(".legend li", plot.parentNode), unit = plot.getAttribute("data-unit");
-    var values = layers(plot, a.steps).map(function (l) { return l[i]; });
-    if (values.every(function (v) { return v === null; })) return "no record";
     var least = (plot.getAttribute("data-least") || "").split(",").indexOf(String(i)) < 0 ? "" : "at least ";
-    return least + values.map(function (v, k) { return (names[k] ? names[k].textContent.trim() + " " : "") + text(v, unit); }).join(", ");
+    var read = layers(plot, a.steps).map(function (l, k) {
+      var name = names[k] ? names[k].textContent.trim() : "";
+      return { text: (name.length > 36 ? name.slice(0, 35) + "…" : name) + (name && " ") + least + text(l[i], unit), known: l[i] !== null, like: names[k] && names[k].querySelector("path") };
+    });
+    return read.some(function (r) { return r.known; }) ? read : [{ text: "no record" }];
   }
+  function words(plot, a, i) { return span(a, i) + ": " + reading(plot, a, i).map(function (r) { return r.text; }).join(", "); }
 
   // A shape that only this script draws.
   function shape(svg, name, className) {
@@ -70,11 +76,36 @@
   }
   function set(el, attributes) { for (var name in attributes) el.setAttribute(name, attributes[name]); }
 
-  // Draws the crosshair of one chart, or removes it.
+  // Writes what is read beside the crosshair, on the side that has room.
+  function write(area, lines, x) {
+    var box = shape(area, "g", "readout"), rect = shape(box, "rect", "back"), said = shape(box, "text", "said");
+    said.replaceChildren.apply(said, lines.map(function (line) {
+      var row = document.createElementNS("http://www.w3.org/2000/svg", "tspan"), dot = row.cloneNode();
+      set(row, { x: 0, dy: 15 });
+      if (line.like) {
+        set(dot, { fill: getComputedStyle(line.like).stroke });
+        dot.textContent = "● ";
+        row.append(dot);
+      }
+      row.append(line.text);
+      return row;
+    }));
+    var size = said.getBBox(), room = area.getBoundingClientRect().width, to = x + 18;
+    if (to + size.width > room) to = Math.max(x - size.width - 18, -50);
+    set(rect, { x: -8, y: 0, width: size.width + 16, height: size.height + 8 });
+    set(box, { transform: "translate(" + Math.round(to) + " 8)" });
+  }
+
+  // Draws the crosshair of one chart and what it reads, or removes them.
   function draw(plot) {
-    var a = axis(), i = at === null ? -1 : Math.floor((at - a.from) / a.step), shown = i >= 0 && i < a.steps, x = (i + 0.5) / a.steps * 100 + "%";
-    set(shape(plot.querySelector(".area"), "line", "cross"), { x1: x, x2: x, y1: 12, y2: 104, visibility: shown ? "visible" : "hidden" });
-    plot.parentNode.querySelector(".readout").textContent = shown ? span(a, i) + " · " + reading(plot, a, i) : "";
+    var a = axis(), i = at === null ? -1 : Math.floor((at - a.from) / a.step), area = plot.querySelector(".area");
+    if (i < 0 || i >= a.steps) {
+      all(".cross,.readout", area).forEach(function (el) { el.remove(); });
+      return;
+    }
+    var x = (i + 0.5) / a.steps;
+    set(shape(area, "line", "cross"), { x1: x * 100 + "%", x2: x * 100 + "%", y1: 12, y2: 104 });
+    write(area, [{ text: span(a, i) }].concat(reading(plot, a, i)), x * area.getBoundingClientRect().width);
   }
   function drawAll() { all(".plot").forEach(draw); }
 
@@ -86,7 +117,7 @@
     var a = axis();
     at = a.from + i * a.step;
     drawAll();
-    if (aloud) say(span(a, i) + ": " + reading(plot, a, i));
+    if (aloud) say(words(plot, a, i));
   }
   function leave() {
     at = row = null;

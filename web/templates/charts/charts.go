@@ -36,26 +36,34 @@ const (
 	unitSeconds unit = "seconds"
 )
 
-// layer is one series of a chart: a part of its bars, or a line.
+// shape is how a chart draws its layers.
+type shape int
+
+const (
+	steps shape = iota // what was counted: each value as long as its step
+	areas              // what waits: as steps, one on top of the other
+	lines              // times: from value to value
+)
+
+// layer is one series of a chart.
 type layer struct {
 	class  string // its look
 	label  string
 	link   ui.URL
 	values []*float64 // by bucket; nil without a record
-	behind bool       // a bar behind the others instead of on top of them
 }
 
 // Chart is values over time.
 type Chart struct {
 	name     string
-	meaning  string // what a bar or line is, with its unit
+	meaning  string // what a value is, with its unit
 	headline string // the latest value
 	headed   string // when that was; empty for now
 	link     ui.URL // target of the headline
 	peakOf   string // the layers whose label begins so have the peak; empty for all
 	note     string // beside the headline
 	unit     unit
-	lines    bool // lines instead of stacked bars
+	shape    shape
 	window   samples.Window
 	layers   []layer // from the bottom up
 	recorded []bool  // the buckets of which anything is known
@@ -64,7 +72,19 @@ type Chart struct {
 	least    []int   // the buckets whose counts are lower bounds
 }
 
-// totals are the heights of the chart's bars, or the highest of its lines.
+// drawn is the chart without the layers that have nothing but zeros, if there is another.
+func (c Chart) drawn() Chart {
+	some := slices.DeleteFunc(slices.Clone(c.layers), func(l layer) bool {
+		return !slices.ContainsFunc(l.values, func(v *float64) bool { return v != nil && *v > 0 })
+	})
+	if len(some) == 0 {
+		some = c.layers[:1]
+	}
+	c.layers = some
+	return c
+}
+
+// totals are the heights of the chart's areas, or the highest of its lines.
 func (c Chart) totals() []*float64 {
 	all := make([]*float64, c.window.Buckets())
 	for i := range all {
@@ -72,7 +92,7 @@ func (c Chart) totals() []*float64 {
 		for _, l := range c.layers {
 			if v := l.values[i]; v != nil {
 				most = max(most, *v)
-				if !c.lines && !l.behind {
+				if c.shape == areas {
 					sum += *v
 				}
 				all[i] = new(max(sum, most))
@@ -95,7 +115,7 @@ func (c Chart) peak() (bucket int, most float64, found bool) {
 	return bucket, most, found
 }
 
-// data are the values of bars for the script, which reads those of lines from their paths.
+// data are the values of areas for the script, which reads others from their paths.
 func (c Chart) data() string {
 	words := make([]string, len(c.layers))
 	for i, l := range c.layers {
@@ -237,7 +257,7 @@ func MainCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
 	status := func(of event.Status) layer {
 		return layer{class: "f-" + string(of), label: string(of), values: points(h, func(x samples.Point) float64 { return float64(x.CountsPeak.Of(of)) })}
 	}
-	waiting := Chart{name: "Waiting rows", meaning: sampledAs(w), headline: ui.Num(s.Counts.Total()), link: p.Links.Rows(campaign.RowFilter{}), unit: unitCount,
+	waiting := Chart{name: "Waiting rows", meaning: sampledAs(w), headline: ui.Num(s.Counts.Total()), link: p.Links.Rows(campaign.RowFilter{}), unit: unitCount, shape: areas,
 		layers: []layer{status(event.Dead), status(event.Failed), status(event.Processing), status(event.Pending)}}
 	waiting.note = "empty: " + s.Outlook.Empty
 	applied := Chart{name: "Applied", meaning: perMinute(w), peakOf: "applied", link: p.Links.Instances(), unit: unitCount, counted: true, headline: ui.Rate(s.Throughput.AppliedPerSecond) + "/s",
@@ -246,16 +266,16 @@ func MainCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
 			{class: "f-failed", label: "failed", values: points(h, func(x samples.Point) float64 { return float64(x.Failed) / x.Minutes() })},
 		}}
 	if w.Step > time.Minute {
-		peak := layer{class: "f-current ghost", label: "applied in the peak minute", behind: true, values: points(h, func(x samples.Point) float64 { return float64(x.AppliedPeak) })}
+		peak := layer{class: "f-current ghost", label: "applied in the peak minute", values: points(h, func(x samples.Point) float64 { return float64(x.AppliedPeak) })}
 		applied.layers = append([]layer{peak}, applied.layers...)
 		applied.meaning += "; lighter, the peak minute"
 	}
 	applied.note = ui.Rate(s.Throughput.FailedPerSecond) + " failures/s"
-	latency := Chart{name: "Append to applied", meaning: "p50 and p99 of the events applied within " + stepWords(w), unit: unitSeconds, lines: true,
+	latency := Chart{name: "Append to applied", meaning: "p50 and p99 of the events applied within " + stepWords(w), unit: unitSeconds, shape: lines,
 		layers: latencyLayers(h)}
 	latency.headline, latency.headed = lastText(latency.layers, w)
 	latency.link = p.Links.Charts()
-	oldest := Chart{name: "Oldest waiting", meaning: "age, " + sampledAs(w), headline: "none", unit: unitSeconds, lines: true,
+	oldest := Chart{name: "Oldest waiting", meaning: "age, " + sampledAs(w), headline: "none", unit: unitSeconds, shape: lines,
 		link:   p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge}),
 		layers: []layer{{class: "l-1", label: "oldest waiting", values: points(h, func(x samples.Point) float64 { return x.OldestAgePeak })}}}
 	if s.Oldest != nil {
@@ -346,13 +366,14 @@ var kindCharts = []struct {
 	meaning string
 	link    func(p ui.Page, label string) ui.URL
 	rate    bool // shown per minute
+	shape   shape
 }{
-	{samples.SeriesFailure, "Failures by error", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.FailureGroup(l) }, true},
-	{samples.SeriesBacklog, "Waiting by event type", "rows, of the first 20,000 waiting", func(p ui.Page, l string) ui.URL { return p.Links.Rows(campaign.RowFilter{EventType: l}) }, false},
-	{samples.SeriesFollowed, "Applied by projection", "events without replays", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true},
-	{samples.SeriesFailedIn, "Failures by projection", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true},
-	{samples.SeriesApplied, "Applied by instance", "events", func(p ui.Page, l string) ui.URL { return p.Links.Instance(l) }, true},
-	{samples.SeriesLag, "Publisher lag", "events behind", publisherLink, false},
+	{samples.SeriesFailure, "Failures by error", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.FailureGroup(l) }, true, steps},
+	{samples.SeriesBacklog, "Waiting by event type", "rows, of the first 20,000 waiting", func(p ui.Page, l string) ui.URL { return p.Links.Rows(campaign.RowFilter{EventType: l}) }, false, areas},
+	{samples.SeriesFollowed, "Applied by projection", "events without replays", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true, steps},
+	{samples.SeriesFailedIn, "Failures by projection", "failed attempts", func(p ui.Page, l string) ui.URL { return p.Links.Projection(l) }, true, steps},
+	{samples.SeriesApplied, "Applied by instance", "events", func(p ui.Page, l string) ui.URL { return p.Links.Instance(l) }, true, steps},
+	{samples.SeriesLag, "Publisher lag", "events behind", publisherLink, false, steps},
 }
 
 func publisherLink(p ui.Page, label string) ui.URL {
@@ -367,7 +388,7 @@ func SeriesCharts(p ui.Page, h samples.History, label string, kinds ...samples.S
 		if len(kinds) > 0 && !slices.Contains(kinds, k.kind) {
 			continue
 		}
-		c := Chart{name: k.name, meaning: k.meaning, unit: unitCount, lines: true, counted: k.rate}
+		c := Chart{name: k.name, meaning: k.meaning, unit: unitCount, shape: k.shape, counted: k.rate}
 		for _, s := range h.Of(k.kind, label) {
 			l := layer{class: "l-" + ui.Itoa(len(c.layers)%7), label: cmp.Or(s.Label, "unknown"), values: s.Values}
 			if s.Label != samples.Other && s.Label != "" {
@@ -430,7 +451,7 @@ func CampaignChart(p ui.Page, h CampaignHistory) Chart {
 			}
 		}
 	}
-	return Chart{name: "Events behind", meaning: sampledAs(w) + "; 0 if behind for less than " + event.Age(samples.SampledBehind), calm: "0 at each sample", unit: unitCount, window: w, recorded: knownOf(values),
+	return Chart{name: "Events behind", meaning: sampledAs(w) + "; 0 if behind for less than " + event.Age(samples.SampledBehind), calm: "0 at each sample", unit: unitCount, shape: areas, window: w, recorded: knownOf(values),
 		layers: []layer{{class: "f-lagging", label: "behind", values: values}}}
 }
 
@@ -443,7 +464,7 @@ func PublisherCharts(h publishing.PublisherHistory) []Chart {
 	behind := valuesOf(w, h.Points, func(x publishing.PublisherPoint) (time.Time, float64) { return x.From, float64(x.LagEvents) })
 	return []Chart{
 		{name: "Delivered", meaning: "events " + perMinute(w), unit: unitCount, window: w, recorded: knownOf(delivered), layers: []layer{{class: "f-current", label: "delivered", values: delivered}}},
-		{name: "Events behind", meaning: "at the end of " + eachStep(w), unit: unitCount, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
+		{name: "Events behind", meaning: "at the end of " + eachStep(w), unit: unitCount, shape: areas, window: w, recorded: knownOf(behind), layers: []layer{{class: "f-lagging", label: "behind", values: behind}}},
 	}
 }
 

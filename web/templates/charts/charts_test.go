@@ -44,8 +44,8 @@ func TestTimeTicks_areRound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 7, 33, 0, time.UTC)
 	for name, want := range map[samples.RangeName]string{
-		samples.RangeHour: "11:10 11:20 11:30 11:40 11:50 12:00", samples.RangeSix: "07:00 08:00 09:00 10:00 11:00 12:00",
-		samples.RangeDay: "15:00 18:00 21:00 00:00 03:00 06:00 09:00", samples.RangeWeek: "Nov 15 Nov 16 Nov 17 Nov 18 Nov 19 Nov 20 Nov 21",
+		samples.RangeHour: "11:08 11:20 11:30 11:40 11:50 12:00", samples.RangeSix: "06:12 07:00 08:00 09:00 10:00 11:00 12:00",
+		samples.RangeDay: "12:30 15:00 18:00 21:00 00:00 03:00 06:00 09:00", samples.RangeWeek: "Nov 14 Nov 16 Nov 17 Nov 18 Nov 19 Nov 20 Nov 21",
 	} {
 		var words []string
 		for _, tick := range timeTicks(samples.Range{Name: name}.Window(now)) {
@@ -55,17 +55,19 @@ func TestTimeTicks_areRound(t *testing.T) {
 	}
 }
 
-func TestDraw_leavesGapsAndTellsTheRunningBar(t *testing.T) {
+func TestDraw_leavesGapsAndTellsTheRunningStep(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	c := Chart{unit: unitCount, recorded: []bool{true, false, true}, layers: []layer{{class: "f-current", values: []*float64{new(2.0), nil, new(4.0)}}},
-		window: samples.Window{From: from, To: from.Add(3 * time.Minute), Step: time.Minute, Now: from.Add(150 * time.Second)}}
+	c := Chart{unit: unitCount, recorded: []bool{true, false, true, true}, layers: []layer{{class: "f-dead", values: []*float64{new(2.0), nil, new(4.0), new(1.0)}}},
+		window: samples.Window{From: from, To: from.Add(4 * time.Minute), Step: time.Minute, Now: from.Add(210 * time.Second)}}
 	d := draw(c)
-	want := []path{{"f-current", "M0-0v-500"}, {"f-current running", "M2-0v-1000"}}
-	must.Equal(t, d.paths, want)
-	must.Equal(t, d.gaps, "M0.5 0h1v-1000h-1z", "gaps")
-	c.lines = true
-	must.Equal(t, draw(c).paths[0].d, "M0-20l0 0M2-40l0 0", "the line")
+	must.Equal(t, d.paths, []path{{"f-dead", "M-0.5-20h1M1.5-40h1"}, {"f-dead running", "M2.5-10h1"}})
+	must.Equal(t, d.gaps, "M0.5 0h1v-40h-1z", "gaps")
+	c.shape = areas
+	c.layers = append(c.layers, layer{class: "f-pending", values: []*float64{new(0.0), nil, new(4.0), new(0.0)}})
+	must.Equal(t, draw(c).paths, []path{{"under f-pending", "M-0.5 0v-60h1V0M1.5 0v-240h1v210h1V0"}, {"under f-dead", "M-0.5 0v-60h1V0M1.5 0v-120h1v90h1V0"}}, "areas, from the top down")
+	c.shape = lines
+	must.Equal(t, draw(c).paths[0].d, "M0-20l0 0M2-40l0 0 1 30", "the line")
 }
 
 // A step in which no instance ran is not one in which no campaign was behind.

@@ -98,8 +98,8 @@ type timeTick struct{ at, text string }
 var timeSteps = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 48 * time.Hour}
 
-// timeTicks returns at most eight round times inside a window, with dates where it is longer than
-// a day.
+// timeTicks returns the time at which a window begins and at most eight round ones inside it, with dates
+// where it is longer than a day.
 func timeTicks(w samples.Window) (all []timeTick) {
 	length := w.To.Sub(w.From)
 	step := timeSteps[slices.IndexFunc(timeSteps, func(s time.Duration) bool { return length/s <= 8 })]
@@ -109,9 +109,10 @@ func timeTicks(w samples.Window) (all []timeTick) {
 	} else if length > 25*time.Hour {
 		form = "Jan 2 15:04"
 	}
+	all = []timeTick{{"0%", w.From.Format(form)}}
 	for at := w.From.Truncate(step).Add(step); at.Before(w.To); at = at.Add(step) {
 		share := float64(at.Sub(w.From)) / float64(length)
-		if share > .03 && share < .97 {
+		if share > .08 && share < .97 {
 			all = append(all, timeTick{percent(share), at.Format(form)})
 		}
 	}
@@ -135,8 +136,8 @@ type drawn struct {
 	gaps   string // path of the steps without a record
 	gap    string // the middle of the longest of them, if it is wide enough for a word; otherwise empty
 	peak   *peakLabel
-	height int
-	scale  int // of lines: their path is in values times scale
+	height int // of the highest tick
+	scale  float64
 }
 
 type drawnTick struct{ y, text string }
@@ -148,12 +149,15 @@ type peakLabel struct {
 	x, y, anchor, text string
 }
 
-// lineScale makes whole numbers of values, with the decimals that a reader sees.
-func lineScale(top float64, u unit) int {
+// scaleOf is what values are multiplied by to be heights: whole numbers, with the decimals that a reader
+// sees. Areas, whose values the script does not read from their paths, need no more than can be seen.
+func scaleOf(top float64, c Chart) float64 {
 	switch {
-	case u == unitSeconds && top < 86400:
+	case c.shape == areas:
+		return 300 / top
+	case c.unit == unitSeconds && top < 86400:
 		return 1000
-	case u == unitCount && top < 100:
+	case c.unit == unitCount && top < 100:
 		return 10
 	}
 	return 1
@@ -163,26 +167,12 @@ func draw(c Chart) drawn {
 	bucket, most, found := c.peak()
 	values := ticks(most, c.unit)
 	top, n := values[len(values)-1], c.window.Buckets()
-	d := drawn{height: barHeight}
-	if c.lines {
-		d.scale = lineScale(top, c.unit)
-		d.height = int(math.Round(top * float64(d.scale)))
-	}
+	d := drawn{gap: widestGap(c), scale: scaleOf(top, c)}
+	d.height = int(math.Round(top * d.scale))
+	d.gaps, d.paths = gapPath(c, d.height), paths(c, d.scale)
 	for _, v := range values {
 		d.ticks = append(d.ticks, drawnTick{plotY(v / top), tickText(v, c.unit)})
-		d.grid += fmt.Sprintf("M-.5-%dh%d", int(math.Round(v/top*float64(d.height))), n)
-	}
-	d.gaps = gapPath(c, d.height)
-	d.gap = widestGap(c)
-	if c.lines {
-		for _, l := range c.layers {
-			d.paths = append(d.paths, path{l.class, linePath(l.values, float64(d.scale))})
-			if dots := dotsPath(l.values, float64(d.scale)); dots != "" {
-				d.paths = append(d.paths, path{"dot " + l.class, dots})
-			}
-		}
-	} else {
-		d.paths = barPaths(c, top)
+		d.grid += fmt.Sprintf("M-.5-%dh%d", int(math.Round(v*d.scale)), n)
 	}
 	if found {
 		share := (float64(bucket) + .5) / float64(n)
@@ -192,7 +182,7 @@ func draw(c Chart) drawn {
 		} else if share > .88 {
 			anchor = "end"
 		}
-		d.peak = &peakLabel{percent(share), ui.Itoa(plotTop + plotArea - int(math.Round(most/top*plotArea)) - 4), anchor, "peak " + valueText(most, c.unit)}
+		d.peak = &peakLabel{percent(share), ui.Itoa(plotTop + plotArea - int(math.Round(most/top*plotArea)) - 6), anchor, "peak " + valueText(most, c.unit)}
 	}
 	return d
 }
@@ -243,67 +233,94 @@ func runs(n int, chosen func(int) bool, path func(from, n int) string) string {
 	return b.String()
 }
 
-// barHeight is the height of the highest tick of bars, and leastBar that of the lowest bar.
-const barHeight, leastBar = 1000, 12
+// heights are how high values are; -1 without a record.
+func heights(values []*float64, scale float64) []int {
+	all := make([]int, len(values))
+	for i, v := range values {
+		if all[i] = -1; v != nil {
+			all[i] = int(math.Round(*v * scale))
+		}
+	}
+	return all
+}
 
-// barPaths stacks the layers, as strokes; the bar of the running step has a look of its own.
-func barPaths(c Chart, top float64) []path {
-	bottoms := make([]int, c.window.Buckets())
-	paths := []path{}
+// paths are the shapes of the layers, in the order in which they are drawn. What is counted in the
+// running step has a look of its own.
+func paths(c Chart, scale float64) (all []path) {
+	n := c.window.Buckets()
+	whole, below := n, make([]int, n)
+	if c.window.Incomplete(n - 1) {
+		whole--
+	}
 	for _, l := range c.layers {
-		var whole, running strings.Builder
-		for i, v := range l.values {
-			if v == nil || *v <= 0 {
-				continue
+		h := heights(l.values, scale)
+		switch c.shape {
+		case lines:
+			all = append(all, path{l.class, linePath(h)}, path{"dot " + l.class, dotsPath(h)})
+		case areas:
+			for i := range h {
+				if h[i] >= 0 {
+					h[i] += below[i]
+					below[i] = h[i]
+				}
 			}
-			h := min(max(leastBar, int(math.Round(*v/top*barHeight))), barHeight-bottoms[i])
-			b := &whole
-			if c.window.Incomplete(i) {
-				b = &running
-			}
-			fmt.Fprintf(b, "M%d-%dv-%d", i, bottoms[i], h)
-			if !l.behind {
-				bottoms[i] += h
-			}
-		}
-		for _, p := range []path{{l.class, whole.String()}, {l.class + " running", running.String()}} {
-			if p.d != "" {
-				paths = append(paths, p)
-			}
+			all = append([]path{{"under " + l.class, areaPath(h)}}, all...)
+		default:
+			all = append(all, path{l.class, stepPath(h, 0, whole)}, path{l.class + " running", stepPath(h, whole, n)})
 		}
 	}
-	return paths
+	return slices.DeleteFunc(all, func(p path) bool { return p.d == "" })
 }
 
-// linePath connects the values of the steps, with breaks at steps without a record. A value alone
-// is a dot. The script reads the values from it.
-func linePath(values []*float64, scale float64) string {
+// stepPath holds the heights from one step on and before another for the length of each, with breaks
+// where there is none. The script reads the values from it.
+func stepPath(heights []int, from, before int) string {
+	known := func(i int) bool { return i >= from && heights[i] >= 0 }
+	d := runs(before, known, func(from, n int) string {
+		d := fmt.Sprintf("M%g %dh1", float64(from)-.5, -heights[from])
+		for i := from + 1; i < from+n; i++ {
+			d += fmt.Sprintf("v%dh1", heights[i-1]-heights[i])
+		}
+		return d
+	})
+	return strings.ReplaceAll(d, " -", "-")
+}
+
+// linePath leads from the middle of a step to that of the next, and is read as stepPath is.
+func linePath(heights []int) string {
 	var b strings.Builder
-	y := 0
-	for i, v := range values {
-		if v == nil {
-			continue
+	for i, h := range heights {
+		switch {
+		case h < 0:
+		case i == 0 || heights[i-1] < 0:
+			fmt.Fprintf(&b, "M%d %dl0 0", i, -h)
+		default:
+			fmt.Fprintf(&b, " 1 %d", heights[i-1]-h)
 		}
-		before := y
-		y = int(math.Round(*v * scale))
-		if i == 0 || values[i-1] == nil {
-			fmt.Fprintf(&b, "M%d %dl0 0", i, -y)
-			continue
-		}
-		fmt.Fprintf(&b, " 1 %d", before-y)
 	}
 	return strings.ReplaceAll(b.String(), " -", "-")
 }
 
-// dotsPath are the values without neighbours, which a line does not show.
-func dotsPath(values []*float64, scale float64) string {
-	var b strings.Builder
-	for i, v := range values {
-		if v != nil && (i == 0 || values[i-1] == nil) && (i == len(values)-1 || values[i+1] == nil) {
-			fmt.Fprintf(&b, "M%d %dl0 0", i, -int(math.Round(*v*scale)))
+// dotsPath are the heights without neighbours, which a line does not show.
+func dotsPath(heights []int) string {
+	return runs(len(heights), func(i int) bool { return heights[i] >= 0 }, func(from, n int) string {
+		if n > 1 {
+			return ""
 		}
-	}
-	return strings.ReplaceAll(b.String(), " -", "-")
+		return fmt.Sprintf("M%d %dl0 0", from, -heights[from])
+	})
+}
+
+// areaPath is what is below steps.
+func areaPath(heights []int) string {
+	return runs(len(heights), func(i int) bool { return heights[i] >= 0 }, func(from, n int) string {
+		d, y := fmt.Sprintf("M%g 0", float64(from)-.5), 0
+		for _, h := range heights[from : from+n] {
+			d += fmt.Sprintf("v%dh1", y-h)
+			y = h
+		}
+		return d + "V0"
+	})
 }
 
 // heatPath draws the cells of one shade in a row of a heatmap as strokes: the darker, the higher.
