@@ -78,7 +78,7 @@ func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 // While nothing but ages changes, a polling tab gets a 304.
 func TestOverview_isUnchangedWhileOnlyAgesChange(t *testing.T) {
 	s := ownSite(t, func(c *Config) { c.Hosts = []string{"one.example", "two.example"} }).trouble()
-	must.OK(t, s.kit.Sample(t.Context())) // with which the charts begin
+	must.OK(t, s.kit.Sample(t.Context()))                       // with which the charts begin
 	s.get("/", host("one.example")).want(t, 200, "one.example") // shared without its reader
 	s.get("/", host("two.example")).want(t, 200, "two.example").lacks(t, "one.example")
 	part := s.get("/", host("two.example"), header("HX-Target", "live")).want(t, 200).lacks(t, "one.example", "idempotency_key")

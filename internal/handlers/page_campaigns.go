@@ -11,6 +11,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/samples"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 func (s *server) campaignsPage(w http.ResponseWriter, r *http.Request) error {
@@ -49,7 +50,7 @@ func (s *server) campaignPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.actingPage(r, "Campaign "+id, "Campaigns", view.Fingerprint)
+	p := s.actingPage(r, "Campaign "+ui.ShortID(id), "Campaigns", view.Fingerprint)
 	p.Around = s.around(r.Context())
 	p.Self, p.Twin = s.linksOf(r).Campaign(id), s.linksOf(r).API().Campaign(id)
 	if q.AfterSeq != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/replay"
 	"github.com/outboxweb/outboxweb/internal/timetravel"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
+	"github.com/outboxweb/outboxweb/web/templates/ui"
 )
 
 // How long requests wait for the replay of a campaign: a page then shows how far it is, the API is
@@ -68,7 +69,7 @@ func (s *server) readModelPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := s.page(r, "Read model of "+campaign, "Campaigns")
+	p := s.page(r, "Read model of "+ui.ShortID(campaign), "Campaigns")
 	p.Twin = s.linksOf(r).API().ReadModel(view.Query)
 	if r.Header.Get("HX-Target") == campaigns.ReadModelTarget {
 		w.Header().Set("Vary", "HX-Target")

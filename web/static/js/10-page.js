@@ -82,6 +82,13 @@
     each("[data-times]", function (b) { b.hidden = false; say(b, "Times: " + named()); });
   }
 
+  // An id without its middle, and text that is cut for want of room, are whole in their title.
+  document.addEventListener("pointerover", function (evt) {
+    var id = evt.target.closest && evt.target.closest("code"), cut = evt.target.closest && evt.target.closest(".why");
+    if (id && id.querySelector("i")) id.title = id.textContent;
+    else if (cut && cut.scrollWidth > cut.clientWidth) cut.title = cut.textContent.trim();
+  });
+
   // ---- live parts
 
   var paused = false;

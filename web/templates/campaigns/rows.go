@@ -59,14 +59,7 @@ func attemptLine(a campaign.Attempt) string {
 
 // EventTitle is the title of the browser tab.
 func EventTitle(campaign string, seq int64) string {
-	return "Event " + ui.Itoa(seq) + " of " + campaign
-}
-
-func entityText(e campaign.EventLine) string {
-	if e.EntityType == "" && e.EntityID == "" {
-		return "–"
-	}
-	return ui.Visible(e.EntityType + " " + e.EntityID)
+	return "Event " + ui.Itoa(seq) + " of " + ui.ShortID(campaign)
 }
 
 func retryMeaning(p ui.Page, r campaign.Row) string {

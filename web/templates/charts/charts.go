@@ -279,7 +279,7 @@ func MainCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
 		link:   p.Links.Campaigns(campaign.CampaignFilter{Sort: campaign.SortAge}),
 		layers: []layer{{class: "l-1", label: "oldest waiting", values: points(h, func(x samples.Point) float64 { return x.OldestAgePeak })}}}
 	if s.Oldest != nil {
-		oldest.headline, oldest.note, oldest.link = event.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), s.Oldest.CampaignID, p.Links.Event(s.Oldest.CampaignID, s.Oldest.Seq)
+		oldest.headline, oldest.note, oldest.link = event.Age(p.Now.Sub(s.Oldest.EnqueuedAt)), ui.ShortID(s.Oldest.CampaignID), p.Links.Event(s.Oldest.CampaignID, s.Oldest.Seq)
 	}
 	return marked([]Chart{waiting, applied, latency, oldest}, h)
 }

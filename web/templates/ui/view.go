@@ -85,6 +85,14 @@ const htmxConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScri
 // Num formats a number with thousands separators: 44,200.
 func Num(n int64) string { return event.Number(n) }
 
+// Some is a number; nothing for zero.
+func Some(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return Num(n)
+}
+
 func Rate(perSecond float64) string { return campaign.Rate(perSecond) }
 func Seconds(s float64) string      { return event.Age(time.Duration(s * float64(time.Second))) }
 func ISOTime(t time.Time) string    { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

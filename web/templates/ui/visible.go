@@ -138,6 +138,15 @@ func rightToLeft(r rune) bool {
 	return unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko, unicode.Samaritan, unicode.Mandaic, unicode.Adlam, unicode.Hanifi_Rohingya)
 }
 
+// ShortID is an id without its middle if it is long, for titles.
+func ShortID(id string) string {
+	head, middle, tail := idParts(id)
+	if middle == "" {
+		return id
+	}
+	return head + "…" + tail
+}
+
 // idParts are the beginning, middle and end of an id; short ones have no middle.
 func idParts(id string) (head, middle, tail string) {
 	runes := []rune(id)
@@ -148,7 +157,7 @@ func idParts(id string) (head, middle, tail string) {
 }
 
 // shortFrom is the length from which an id is shown without its middle.
-const shortFrom = 20
+const shortFrom = 24
 
 func IsHidden(value string) bool { return value == string(event.HiddenJSON) }
 
