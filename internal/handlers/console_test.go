@@ -356,7 +356,7 @@ func TestInstances_tellWhoHoldsWhat(t *testing.T) {
 	s := ownSite(t).seed("c-1", "a", "b", "c").seed("c/2", "a")
 	none := newSite(t).seed("c-1", "a")
 	none.get("/instances").want(t, 200, "No worker has started yet.").lacks(t, "<table")
-	none.get("/campaigns/c-1").want(t, 200, "no lease").lacks(t, "/instances#")
+	none.get("/campaigns/c-1").want(t, 200).lacks(t, "Lease", "/instances#")
 	s.beat("dead", "v1")
 	s.kit.MustClaim(outbox.Worker{ID: "dead"}, 1000) // for half a minute
 	s.clock = s.clock.Add(12 * time.Second)

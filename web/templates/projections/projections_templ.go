@@ -1488,9 +1488,9 @@ func cursorColumns() []ui.Column[campaign.CampaignCursor] {
 		{Head: "Applied", Print: "APPLIED", Class: "n", Text: func(c *campaign.CampaignCursor) any { return c.AppliedSeq }},
 		{Head: "Behind", Print: "LAG", Class: "n", Text: func(c *campaign.CampaignCursor) any { return c.LagEvents }, Sub: cursorLag},
 		{Head: "Last applied", Cell: cursorApplied},
-		{Head: "Generation", Class: "n", Text: func(c *campaign.CampaignCursor) any { return c.Generation }},
+		{Head: "Generation", Class: "n rare", Text: func(c *campaign.CampaignCursor) any { return c.Generation }},
 		{Head: "Failure", Print: "FAILURE", Class: "why", Text: func(c *campaign.CampaignCursor) any { return ui.OrZero(c.Failure).Message }, Most: 120, Lead: func(c *campaign.CampaignCursor) string { return "event " + ui.Itoa(c.Failure.Seq) + ": " }, Cell: cursorFailure},
-		{Head: "Built", Text: func(c *campaign.CampaignCursor) any { return c.By() }},
+		{Head: "Built", Class: "rare", Text: func(c *campaign.CampaignCursor) any { return c.By() }},
 	}
 }
 

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -103,23 +104,29 @@ func alertsHealth(v alerts.AlertsView, now time.Time) finding.Health {
 	return h
 }
 
+// mutedBy reports whether a rule is muted, or all of them at once.
 func mutedBy(v alerts.AlertsView, rule string) bool {
-	return slices.ContainsFunc(v.Mutes, func(m alerts.AlertMute) bool { return m.Rule == rule })
+	return slices.ContainsFunc(v.Mutes, func(m alerts.AlertMute) bool { return cmp.Or(m.Rule, alerts.AllAlerts) == rule })
+}
+
+func ofAll(rule string) string {
+	if rule == alerts.AllAlerts {
+		return " all"
+	}
+	return ""
 }
 
 // alertForms are the ids of the page's forms.
 func alertForms(v alerts.AlertsView) []string {
-	forms := []string{muteFormID(alerts.AllAlerts)}
-	for _, r := range v.Rules {
-		forms = append(forms, muteFormID(r.Name))
-	}
+	forms := []string{muteFormID}
 	for _, r := range v.Receivers {
 		forms = append(forms, testFormID(r.Name))
 	}
 	return forms
 }
 
-func muteFormID(rule string) string     { return "mute-" + rule }
+const muteFormID = "mute-form"
+
 func testFormID(receiver string) string { return "test-" + receiver }
 
 func muteSpanWords(span string) string {
