@@ -44,6 +44,7 @@ func startChromium(t *testing.T) context.Context {
 		options := append(chromedp.DefaultExecAllocatorOptions[:],
 			chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.UserDataDir(filepath.Join(chromium.dir, "profile")),
 			chromedp.Env("TMPDIR="+chromium.dir), // where it leaves sockets behind
+			chromedp.Flag("blink-settings", "primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"), // a mouse
 			chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true),
 			chromedp.Flag("ignore-certificate-errors", true)) // those of proxies in tests are thrown away
 		if os.Geteuid() == 0 {
