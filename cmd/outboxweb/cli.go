@@ -37,6 +37,8 @@ type cli struct {
 	Campaigns    campaignsCmd   `cmd:"" help:"List, pause, resume or replay campaigns."`
 	Events       eventsCmd      `cmd:"" help:"Search the events of all campaigns."`
 	Failures     failuresCmd    `cmd:"" help:"List failed and dead rows by error, and annotate errors."`
+	Fixture      fixtureCmd     `cmd:"" help:"Print a failing event as a file, with its campaign's events up to it and the projections, for reproduce."`
+	Reproduce    reproduceCmd   `cmd:"" help:"See whether the event of a fixture's file fails here as it did there, without any server; exit 1 if not."`
 	Find         findCmd        `cmd:"" help:"Find whatever a text names: a campaign, event, entity, request, run, cause, publisher or actor."`
 	Gaps         gapsCmd        `cmd:"" help:"List campaigns with events that have neither been applied nor have a row."`
 	Digest       digestCmd      `cmd:"" help:"Print the digests of a campaign's projections."`

@@ -245,6 +245,9 @@ func (p *Process) Handler(h handlers.Config) http.Handler {
 	h.DryRun = func(ctx context.Context, trial replay.Trial) (replay.RunResult, error) {
 		return runs.DryRun(ctx, e.Store, p.Set, trial)
 	}
+	h.Fixture = func(ctx context.Context, hide projection.Hider, on event.RowKey) (projection.Fixture, error) {
+		return runs.MakeFixture(ctx, e.Queue, p.Set, hide, on)
+	}
 	if !p.NoRehearse {
 		h.Rehearse = func(ctx context.Context, o operator.Command, order replay.RehearsalRequest) (replay.Run, error) {
 			return e.Runs.Rehearse(ctx, o, order, p.Set)

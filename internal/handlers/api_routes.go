@@ -209,6 +209,13 @@ func (s *server) routeEventsAPI() {
 		answers:  gives[projection.EventExplanation]("the explanation; without failures if none is open"),
 		refusals: []refusal{refusedRoom},
 	})
+	s.apiGet("/campaigns/{campaign}/events/{seq}/fixture", s.fixture, endpoint{
+		id: "getEventFixture", tag: tagEvents,
+		summary:  "A failing event as a file, with which outboxweb reproduce sees it fail elsewhere",
+		details:  "The campaign's events up to it, at most 2,000 and 10 MiB, the files of the projections, and the error. Values that look like secrets are hidden, and the file says so.",
+		answers:  gives[projection.Fixture]("the file"),
+		refusals: []refusal{refusedFixture, refusedHidden, refusedRoom},
+	})
 	s.apiGet("/campaigns/{campaign}/events/{seq}/payload", s.payload, endpoint{
 		id: "getEventPayload", tag: tagEvents,
 		summary:  "The payload of an event as a file",

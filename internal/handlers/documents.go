@@ -11,8 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/admission"
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/projection"
+	"github.com/outboxweb/outboxweb/internal/redact"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 )
 
@@ -34,13 +37,38 @@ func (s *server) document(ctx context.Context, campaign string, seq int64, part 
 		return "", "", err
 	}
 	if s.Redact.HidesPayloads() {
-		return "", "", &event.Refusal{Err: errHidden, Detail: "this server hides payloads, metadata and tags (--hide-payloads); an admin can reveal one event on its page, which is audited"}
+		return "", "", refuseHidden()
 	}
 	hidden, paths := s.Redact.JSON(json.RawMessage(text))
 	if paths != nil {
 		text, hash = string(hidden), hash+"-redacted"
 	}
 	return text, hash, nil
+}
+
+func refuseHidden() error {
+	return &event.Refusal{Err: errHidden, Detail: "this server hides payloads, metadata and tags (--hide-payloads); an admin can reveal one event on its page, which is audited"}
+}
+
+// fixture answers with a failing event as a file that reproduces it. Pages and the API share it.
+func (s *server) fixture(w http.ResponseWriter, r *http.Request) error {
+	row, err := rowParam(r)
+	switch {
+	case err != nil:
+		return err
+	case s.Fixture == nil:
+		return event.NotFound("this server makes no fixtures")
+	case s.Redact.HidesPayloads():
+		return refuseHidden()
+	}
+	f, err := admission.Within(r.Context(), s.trying, func() (projection.Fixture, error) {
+		return s.Fixture(r.Context(), redact.Of(s.Redact), row)
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="fixture-%s-%d.json"`, fileName(row.CampaignID), row.Seq))
+	return s.writeJSON(w, http.StatusOK, f)
 }
 
 // payloadAnswers describe the answers of payload.

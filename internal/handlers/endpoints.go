@@ -180,6 +180,7 @@ var (
 	refusedReplaying = refusal{"Replaying", http.StatusServiceUnavailable, "the campaign is still being replayed, or too many are; try again"}
 	refusedRange     = refusal{"NoSuchRange", http.StatusRequestedRangeNotSatisfiable, "the payload ends before the range that was asked for"}
 	refusedWaiting   = refusal{"TooManyWaits", http.StatusTooManyRequests, "too many requests by one identity are waiting for projections; Retry-After says when to retry"}
+	refusedFixture   = refusal{"NoFixture", http.StatusConflict, "the event does not fail, fails in Go, or has too many events before it"}
 	refusedRoom      = refusal{"NoRoom", http.StatusServiceUnavailable, "the database is busy or unavailable, or there is no room for another large append; try again"}
 	refusedLate      = refusal{"Late", http.StatusGatewayTimeout, "the wait timed out"}
 )

@@ -128,6 +128,9 @@ type Config struct {
 	// Explain says why projections fail at an event, with what the hider hides. nil means that errors
 	// are shown as they are.
 	Explain func(ctx context.Context, hide projection.Hider, campaign string, seq int64) (projection.EventExplanation, error)
+	// Fixture makes a fixture of an event that projections refuse, with what the hider hides. nil means that none is
+	// offered.
+	Fixture func(ctx context.Context, hide projection.Hider, on event.RowKey) (projection.Fixture, error)
 	// Travel shows read models as of any event. nil means that they are not offered.
 	Travel *timetravel.Travel
 	// Rehearse starts a rehearsal of changed projection files, and ProjectionFile returns the loaded
@@ -268,6 +271,7 @@ func (s *server) routePages() {
 	s.get("/campaigns/{campaign}/events/{seq}", s.eventPage, eventPageQuery{})
 	s.get("/campaigns/{campaign}/events/{seq}/tree", s.treePage, treeQuery{})
 	s.get("/campaigns/{campaign}/events/{seq}/payload", s.payload)
+	s.get("/campaigns/{campaign}/events/{seq}/fixture", s.fixture)
 	s.formAction(operator.ActionReveal, s.revealForm)
 	s.get("/failures", s.failuresPage, campaign.FailureFilter{})
 	s.formActionAt(operator.ActionRetryMany, "/failures/groups/retry", s.retryGroupForm)

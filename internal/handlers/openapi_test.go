@@ -56,7 +56,7 @@ func checkDocumented(t testing.TB, s *server, r *http.Request, rec *httptest.Res
 
 // readFromServers is what only a whole server has; e2e reads it, and all that is read, from one with objects of every kind.
 var readFromServers = map[string]bool{
-	"/campaigns/{campaign}/events/{seq}/changes": true, "/campaigns/{campaign}/read-model": true, "/campaigns/{campaign}/read-model/cell": true,
+	"/campaigns/{campaign}/events/{seq}/changes": true, "/campaigns/{campaign}/events/{seq}/fixture": true, "/campaigns/{campaign}/read-model": true, "/campaigns/{campaign}/read-model/cell": true,
 	"/failures/{failure}": true, "/rehearsals/{run}": true, "/runs/{run}/results/{campaign}": true,
 }
 

@@ -11,9 +11,9 @@ import (
 
 // File is the text of a projection's file.
 type File struct {
-	Projection string
-	Name       string // of the file, without its directory
-	Text       string
+	Projection string `json:"projection" redact:"-"`
+	Name       string `json:"name" redact:"-"` // of the file, without its directory
+	Text       string `json:"text" redact:"-"`
 }
 
 // Files lists the files of the set in load order. A projection written in Go has none.

@@ -10,7 +10,8 @@ import (
 )
 
 // ruleOf returns the hider of a type with a rule of its own, nil for other types: events, which
-// list what is hidden in them, and columns, which have a name.
+// list what is hidden in them, columns, which have a name, and
+// fixtures.
 func ruleOf(t reflect.Type) hider {
 	switch t {
 	case reflect.TypeFor[event.Event]():
@@ -21,6 +22,8 @@ func ruleOf(t reflect.Type) hider {
 		return rule(func(r *Redactor, f *projection.FieldChange) {
 			f.Live, f.Expected = hideColumn(r, f.Name, f.Live), hideColumn(r, f.Name, f.Expected)
 		})
+	case reflect.TypeFor[projection.Fixture]():
+		return rule(hideInFixture)
 	case reflect.TypeFor[timetravel.ModelCell]():
 		return rule(hideInCell)
 	}
@@ -29,6 +32,12 @@ func ruleOf(t reflect.Type) hider {
 
 func rule[T any](hide func(*Redactor, *T)) hider {
 	return func(r *Redactor, value reflect.Value) { hide(r, value.Addr().Interface().(*T)) }
+}
+
+// hideInFixture hides secrets in a fixture, which says so.
+func hideInFixture(r *Redactor, f *projection.Fixture) {
+	f.Expected, f.Events = Shown(r, f.Expected), Shown(r, f.Events)
+	f.Hide()
 }
 
 // hideInCell hides the values of a cell. Of a hidden one even its length is not told.

@@ -255,6 +255,11 @@ func (l Links) Payload(id string, seq int64) URL {
 	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10), "payload")
 }
 
+// Fixture is the download of a failing event's fixture.
+func (l Links) Fixture(id string, seq int64) URL {
+	return l.at(nil, "campaigns", id, "events", strconv.FormatInt(seq, 10), "fixture")
+}
+
 // Audit is the list of actions that match f, from its cursor.
 func (l Links) Audit(f operator.AuditFilter) URL { return l.at(request.Values(f), "audit") }
 
