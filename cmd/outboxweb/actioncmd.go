@@ -92,7 +92,7 @@ func (a *app) features(ctx context.Context, group string, open func() (*engine.E
 	if err != nil {
 		return nil, err
 	}
-	f.Queue, f.Maintenance, f.Operations, f.Runs, f.Tokens, f.Publishers = st.Queue, st.Maintenance, st.Operations, st.Runs, st.Tokens, st.Publishing
+	f.Queue, f.Maintenance, f.Operations, f.Runs, f.Tokens, f.Publishers, f.Facts = st.Queue, st.Maintenance, st.Operations, st.Runs, st.Tokens, st.Publishing, st.Facts
 	f.ViewCampaign = func(ctx context.Context, c campaign.Campaign) campaign.CampaignView {
 		summary, _ := st.Summary(ctx) // the action is done, whatever is around it
 		return c.View(time.Now(), summary.Surroundings())

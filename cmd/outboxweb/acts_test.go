@@ -132,6 +132,8 @@ var (
 	muteDrift        = act{action: operator.ActionAlertMute, on: "drift", form: "for=8h", body: `{"for":"8h"}`, args: "drift --for=8h", reason: "a deploy"}
 	unmuteDrift      = act{action: operator.ActionAlertUnmute, on: "drift", reason: "it is over"}
 	mark             = act{action: operator.ActionMark, form: "text=deployed", body: `{"text":"deployed"}`, args: "deployed", reason: "shop 1.4"}
+	take             = act{action: operator.ActionTake, form: "kind=blocked", body: `{"kind":"blocked"}`, args: "blocked", reason: "the seat is lost"}
+	giveBack         = take.with("kind=blocked&give_back=true", `{"kind":"blocked","give_back":true}`, "blocked --give-back").because("home")
 	revokeToken      = act{action: operator.ActionTokenRevoke, on: "1", reason: "leaked"}
 	handOver         = act{action: operator.ActionIntakeHandOver, on: "shop", reason: "moved here", confirm: "hand over shop"}
 )
@@ -427,6 +429,18 @@ var scenarios = []scenario{
 		then: []string{},
 		says: "deployed", prints: "marked: deployed",
 		refused: []refusal{{mark.with("text=", `{"text":""}`, "").by("form json"), invalid, "text"}},
+	}, {
+		name: "what is wrong is taken", given: dead, act: take, page: "/",
+		then: []string{"finding blocked : taken: the seat is lost"},
+		says: "is on it since", prints: "took finding blocked",
+		refused: []refusal{
+			{take.with("kind=publisher&subject=sales%2Fpartner", `{"kind":"publisher","subject":"sales/partner"}`, "publisher sales/partner"), missing, "nothing that is wrong now is named publisher sales/partner"},
+			{giveBack, conflict, "nobody is on blocked"},
+		},
+	}, {
+		name: "what is wrong is given back", given: done(dead, take), act: giveBack,
+		then: []string{"finding blocked : none"}, again: "nobody is on blocked",
+		says: "Gave back finding blocked.", prints: "gave back finding blocked",
 	}, {
 		name: "a token is revoked", given: inJournal(`
 insert into tokens (hash, role, note, created_at, created_by, expires_at) values ('h', 'operator', 'deploy', 1, 'root', 4102444800000000)`), act: revokeToken, page: "/tokens",

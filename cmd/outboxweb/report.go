@@ -98,7 +98,7 @@ func printSummary(w io.Writer, r report, blocked []campaign.Blocked, causes camp
 	t := table(w)
 	for _, f := range s.Findings {
 		t.row(f.Level, firstLine(f.Says+".", 300))
-		for _, more := range []string{f.Error, f.Does} {
+		for _, more := range []string{f.Owner.Says(), f.Error, f.Does} {
 			if more != "" {
 				t.row("", firstLine(more, 300))
 			}

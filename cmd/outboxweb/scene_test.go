@@ -179,6 +179,7 @@ union all select 'publisher ' || topic || '/' || publisher || ': ' || status || 
 union all select 'run ' || id || ': ' || kind || ' ' || status from runs
 union all select 'row ' || row_key || ' of source ' || source || ': ' || status || ': ' || change_reason from intake_rejections
 union all select 'rule ' || case when rule = '' then 'all' else rule end || ': muted: ' || reason from alert_mutes
+union all select 'finding ' || kind || ' ' || subject || ': taken: ' || note from finding_owners
 union all select 'token ' || id || ': ' || case when revoked_at is null then 'valid' else 'revoked' end from tokens
 union all select 'source ' || source || ': ' || case when owner <> '' and handed_over < owned_since then 'of another journal' else 'of this journal' end from intake_sources`
 	projectionFacts = `

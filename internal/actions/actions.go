@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/campaign"
+	"github.com/outboxweb/outboxweb/internal/facts"
 	"github.com/outboxweb/outboxweb/internal/intake"
 	"github.com/outboxweb/outboxweb/internal/maintenance"
 	"github.com/outboxweb/outboxweb/internal/operations"
@@ -29,6 +30,7 @@ type Features struct {
 	Publishers  *publishing.Progress
 	Intake      *intake.Intake
 	Alerts      *alerts.Alerts
+	Facts       *facts.Reader
 	Projections []campaign.ProjectionInfo // the loaded definitions
 	// ViewCampaign is how the process shows a campaign.
 	ViewCampaign func(context.Context, campaign.Campaign) campaign.CampaignView

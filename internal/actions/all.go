@@ -8,6 +8,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/alerts"
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/inbound"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
@@ -141,6 +142,10 @@ var All = []Action{
 	bind(operator.ActionMark, func(ctx context.Context, a Act[Moment, samples.MarkRequest]) (samples.Named, error) {
 		return samples.Mark(ctx, a.Queue.Store, a.Command, a.Asked.Text)
 	}, func(_ Moment, m samples.Named) string { return "marked: " + m.Text }),
+
+	bind(operator.ActionTake, func(ctx context.Context, a Act[Wrong, campaign.TakeRequest]) (finding.Taken, error) {
+		return a.Facts.Take(ctx, a.Command, a.Asked)
+	}, func(_ Wrong, t finding.Taken) string { return t.Says() }),
 
 	bind(operator.ActionIntakeRetry, func(ctx context.Context, a Act[inbound.RejectionKey, operator.ReasonRequest]) (inbound.IntakeRejection, error) {
 		return a.Intake.Retry(ctx, a.Command, a.On.Source, a.On.ID)

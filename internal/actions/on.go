@@ -16,6 +16,8 @@ type (
 	Nothing struct{}
 	// Moment is now, in the charts.
 	Moment struct{}
+	// Wrong is what the request names, of what is wrong.
+	Wrong struct{}
 	// Row is a row and its event.
 	Row struct {
 		CampaignID string `arg:"" name:"campaign" help:"The event's campaign."`

@@ -24,6 +24,7 @@ type AlertCause struct {
 	Since   time.Time `json:"-"` // as far as the finding knows; zero if it does not
 	Worked  time.Time `json:"-"` // as of the finding: what began before is over, and what is found now began at Since, or is over without it
 	Lingers bool      `json:"-"` // as of the finding: it goes on if it was found before, and does not begin
+	Owner   string    `json:"-"` // who is on it, since when; empty if nobody is
 	// Todo, Runbook and Page are what to do about it, the document and heading that explain it, and the page
 	// to look at first.
 	Todo    string `json:"-"`
@@ -40,7 +41,7 @@ type AlertError struct {
 }
 
 func causeOf(f finding.Finding) AlertCause {
-	return AlertCause{Key: cmp.Or(f.Key, f.Subject), Count: f.Count, Sentence: f.Says, AlertError: AlertError{f.Error, f.Build, f.Projection, f.Version}, Since: f.Begins(), Worked: f.Worked, Lingers: f.Lingers,
+	return AlertCause{Key: cmp.Or(f.Key, f.Subject), Count: f.Count, Sentence: f.Says, AlertError: AlertError{f.Error, f.Build, f.Projection, f.Version}, Since: f.Begins(), Worked: f.Worked, Lingers: f.Lingers, Owner: f.Owner.Says(),
 		Todo: f.Does, Runbook: f.Guide, Page: strings.TrimPrefix(f.Page, "/")}
 }
 
@@ -57,13 +58,13 @@ func (r AlertRule) Causes(f facts.Facts) (causes []AlertCause) {
 	case AlertDeadRows:
 		if n := s.Counts.Dead; n > r.Over {
 			dead := campaign.Found(campaign.FindsBlocked, "", n, event.Count(n, "row is dead", "rows are dead"))
-			return []AlertCause{causeOf(f.Caused(dead, func(g campaign.ErrorGroup) int64 { return g.Dead }))}
+			return []AlertCause{causeOf(f.Caused(f.Owned(dead), func(g campaign.ErrorGroup) int64 { return g.Dead }))}
 		}
 	case AlertOldest:
 		if o := s.OldestRetryable; o != nil && s.Mode != campaign.ModeShadow && age(o.AgeSeconds) > r.OverAge {
 			oldest := campaign.Found(campaign.FindsLag, "", int64(o.AgeSeconds), fmt.Sprintf("Event %d of campaign %s has waited for %s; %s not applied", o.Seq, o.CampaignID, event.Age(age(o.AgeSeconds)), event.Count(s.Lag.Events, "event is", "events are")))
 			oldest.Since, oldest.Does = &o.EnqueuedAt, "See which campaigns lag, and why."
-			return []AlertCause{causeOf(oldest)}
+			return []AlertCause{causeOf(f.Owned(oldest))}
 		}
 	case AlertNoProgress:
 		return noProgress(f)
@@ -109,7 +110,7 @@ func noProgress(f facts.Facts) []AlertCause {
 	for _, why := range f.Findings.Causing(string(AlertNoProgress)) {
 		idle.Error, idle.Build = cmp.Or(why.Error, why.Says), why.Build
 	}
-	return []AlertCause{causeOf(idle)}
+	return []AlertCause{causeOf(f.Owned(idle))}
 }
 
 // publisherCalm says how the trouble of a publisher ended that began then.

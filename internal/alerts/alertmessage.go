@@ -32,6 +32,7 @@ type AlertMessage struct {
 
 	AlertError
 
+	Owner      string      `json:"owner"` // who is on it, since when; empty if nobody is
 	Todo       string      `json:"todo"`
 	RunbookURL string      `json:"runbook_url"`             // empty without a public origin
 	ConsoleURL string      `json:"console_url"`             // likewise
@@ -48,12 +49,12 @@ func (a Alert) Message(r AlertRule, f facts.Facts, kind AlertKind, before *int64
 	doc, heading, _ := strings.Cut(c.Runbook, "#")
 	page, anchor, _ := strings.Cut(c.Page, "#")
 	m := AlertMessage{AlertNote: AlertNote{Kind: kind, Rule: a.Rule, Cause: c.Key, Urgent: r.Urgent, Title: c.Sentence, Since: &a.Since, EndedAt: a.EndedAt, Count: c.Count}, Before: before,
-		AlertError: c.AlertError, Todo: c.Todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, anchor)}
+		AlertError: c.AlertError, Owner: c.Owner, Todo: c.Todo, RunbookURL: link("docs/"+doc, heading), ConsoleURL: link(page, anchor)}
 	switch {
 	case kind == AlertResolved:
 		m.Title = "Resolved after " + event.Took(a.EndedAt.Sub(a.Since)) + ": " + r.Calm(f, a)
 		m.Count, _, _, _ = r.left(f, c.Key)
-		m.Error, m.Todo, m.Ended = "", "", &c.Count
+		m.Error, m.Owner, m.Todo, m.Ended = "", "", "", &c.Count
 	case kind == AlertReminder:
 		m.Title = "Still: " + c.Sentence
 	}
@@ -109,6 +110,7 @@ func (m AlertMessage) Lines(now time.Time) []string {
 	}
 	add("Build: ", m.Build)
 	add("Projection: ", strings.TrimSpace(m.Projection+" "+event.ShortHash(m.ProjectionVersion)))
+	add("", m.Owner)
 	add("What to do: ", m.Todo)
 	add("Runbook: ", m.RunbookURL)
 	add("Console: ", m.ConsoleURL)

@@ -99,7 +99,7 @@ func (e *evaluation) rule(rule AlertRule, states []Alert) error {
 func (e *evaluation) next(rule AlertRule, before Alert, cause *AlertCause) error {
 	if cause != nil {
 		cause.Error = sqldb.Clip(e.Alerts.Hide(cause.Error), errorKept)
-		cause.Sentence = e.Alerts.Hide(cause.Sentence)
+		cause.Sentence, cause.Owner = e.Alerts.Hide(cause.Sentence), e.Alerts.Hide(cause.Owner)
 	}
 	a, kind := before.Next(rule, cause, !MutedUntil(e.mutes, rule.Name, e.now).IsZero(), e.now)
 	if a.Status == AlertFiring {

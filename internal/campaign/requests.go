@@ -1,6 +1,9 @@
 package campaign
 
-import "github.com/outboxweb/outboxweb/internal/operator"
+import (
+	"github.com/outboxweb/outboxweb/internal/finding"
+	"github.com/outboxweb/outboxweb/internal/operator"
+)
 
 // The requests of actions. Each is the form of a page, the body of the API, the flags of a command
 // and the body of a curl command. A field is in the order in which the latter show it.
@@ -46,6 +49,14 @@ type RequeueRequest struct {
 type NoteRequest struct {
 	Fingerprint string `json:"fingerprint" validate:"required,fingerprint" arg:"" help:"The fingerprint of the error."`
 	Note        string `json:"note" validate:"note" arg:"" help:"The note."` // empty removes the note
+	operator.ReasonRequest
+}
+
+// TakeRequest asks to be on a finding; the reason is shown as a note.
+type TakeRequest struct {
+	Kind     finding.Kind `json:"kind" validate:"required,id" arg:"" help:"The kind of what is wrong, as findings name it, such as blocked or publisher."`
+	Subject  string       `json:"subject" validate:"id" arg:"" optional:"" help:"What it is wrong with, such as a publisher; without one all of the kind."` // empty for all of the kind
+	GiveBack bool         `json:"give_back,omitempty" help:"Nobody is on it any more."`                                                                     // nobody is on it any more
 	operator.ReasonRequest
 }
 

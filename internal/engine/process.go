@@ -171,6 +171,9 @@ func (p *Process) Run(ctx context.Context) error {
 		part("ends of pauses", func() {
 			loop.Loop{Name: "ends of pauses", Step: p.endPauses, Interval: func(context.Context) time.Duration { return pauseEndsEvery }, Logger: p.Logger}.Run(ctx)
 		})
+		part("owners of findings", func() {
+			loop.Loop{Name: "owners of findings", Step: p.Engine.Facts.ForgetOwners, Interval: loop.Every(alerts.Every), Logger: p.Logger}.Run(ctx)
+		})
 	}
 	part("alerts", func() { p.watch.Run(ctx) })
 	part("publishers", func() { publishErr = p.relay.Run(ctx) })

@@ -28,6 +28,7 @@ type Reader struct {
 	Build  string // of the program
 
 	shared store.Snapshot[Facts]
+	gone   map[finding.Owner]time.Time // since when what somebody is on has not been found; of ForgetOwners
 }
 
 // Among how many of the latest runs the facts look for lost ones, and how many of the operations that have
@@ -75,6 +76,7 @@ func (e *Reader) read(ctx context.Context) (f Facts, err error) {
 		needed bool
 		read   func() error
 	}{
+		{true, func() error { f.Owners, err = e.owners(ctx); return err }},
 		{true, func() error { f.Publishers, err = e.Publishing.Publishers(ctx); return err }},
 		{true, func() error { f.Sources, err = e.Intake.States(ctx); return err }},
 		{f.Summary.Counts.Failed+f.Summary.Counts.Dead > 0 || e.Store.Mode() == campaign.ModeShadow, func() error { f.Groups, err = e.Store.ErrorGroups(ctx); return err }},

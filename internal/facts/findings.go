@@ -32,6 +32,7 @@ type Facts struct {
 	Passed      map[string]replay.QuarantinePassed
 	Runs        []replay.Run           // the latest back to the first of them that was lost, newest first
 	Ended       []operations.Operation // that wait to be acknowledged, the latest first; may be incomplete
+	Owners      []finding.Owner        // who is on what
 	Findings    finding.List           // what is wrong, the worst first, and last, with finding.OK, what only waits to be read
 	Lingering   finding.List           // what is no news any more, and only keeps alerts going
 	// Moved is whether anything was applied, or tried and failed, since the last evaluation of alerts.
@@ -51,7 +52,7 @@ func (f Facts) Judged(now time.Time) Facts {
 			if one.Level == finding.OK && one.Lingers {
 				f.Lingering = append(f.Lingering, one)
 			} else {
-				f.Findings = append(f.Findings, one)
+				f.Findings = append(f.Findings, f.Owned(one))
 			}
 		}
 	}

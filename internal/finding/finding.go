@@ -35,6 +35,7 @@ type Finding struct {
 	Says    string `json:"says"`               // what is wrong, without a final period
 	Does    string `json:"does"`               // what to do about it, in whole sentences; empty if nothing
 	Error   string `json:"error"`              // the last one behind it; empty if unknown
+	Owner   *Owner `json:"owner"`              // who is on it; nil if nobody is
 	// since when, as far as is known
 	Since *time.Time `json:"since"`
 	Guide string     `json:"guide"` // the document and heading that explain it, such as "operating#lag-rises"
@@ -150,6 +151,9 @@ func (l List) together() Finding {
 	g.Subject, g.Count, g.Error, g.Says, g.Items = "", 0, "", strconv.Itoa(len(l))+" "+g.Many, nil
 	for _, f := range l {
 		g.Count += f.Count
+		if f.Owner.Says() != g.Owner.Says() {
+			g.Owner = nil
+		}
 		if len(f.Items) == 0 {
 			f.Items = []Item{{Name: f.Subject, Note: f.Error, Page: f.Page}}
 		}

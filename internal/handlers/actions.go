@@ -22,7 +22,7 @@ import (
 // those whose object has a page.
 func (s *server) routeActions() {
 	features := &actions.Features{Queue: s.Queue, Maintenance: s.maintenance, Operations: s.Operations, Runs: s.Runs, Tokens: s.Tokens, Publishers: s.Publishers,
-		Intake: s.Intake, Alerts: s.Alerts, Projections: s.Projections, ViewCampaign: s.viewChanged, TestPublisher: s.testPublisher}
+		Intake: s.Intake, Alerts: s.Alerts, Facts: s.Facts, Projections: s.Projections, ViewCampaign: s.viewChanged, TestPublisher: s.testPublisher}
 	for _, action := range actions.All {
 		on, asked := action.New().Fields()
 		s.apiAction(action.Action, func(w http.ResponseWriter, r *http.Request) error {
@@ -69,6 +69,8 @@ func (s *server) readObject(r *http.Request, on any) (page ui.URL, err error) {
 	switch on := on.(type) {
 	case *actions.Moment:
 		page = l.Charts()
+	case *actions.Wrong:
+		page = l.Overview()
 	case *actions.Row:
 		var row event.RowKey
 		row, err = rowParam(r)

@@ -117,6 +117,8 @@ var (
 		Details: "The server that has the source in its configuration takes it at its next read, within 30 s, unless it belongs to a third journal by then. The journal that had it is refused from then on."})
 	ActionMark = byOperators("mark", ActionInfo{Words: "Mark a moment in the charts", Choice: "mark a moment", Path: "/markers", Command: "mark", ID: "addMarker", Tag: "system",
 		Summary: "Mark this moment in all charts, such as a deploy of a service that appends", Answer: "the marker"})
+	ActionTake = byOperators("take", ActionInfo{Words: "Take what is wrong", Choice: "be on what is wrong", Path: "/findings/take", Command: "take", ID: "takeFinding", Tag: "system",
+		Summary: "Say that you are on something that is wrong, until it is over or given back, at most 24 h", Answer: "who is on it"})
 	ActionJournalWentBack = byAdmins("journal_went_back", ActionInfo{Words: "Notice that the journal went back", Command: noCommand}) // by outboxweb itself
 	ActionAppend          = byOperators("append", ActionInfo{Words: "Append events", Path: "/campaigns/{campaign}/events", Effect: Appends, Command: "append", ID: "appendEvents", Tag: "events",
 		Summary: "Append one event, or a batch, all or nothing",

@@ -20,7 +20,7 @@ import (
 // elsewhere reports whether an action is tested in another package, or has tests of its own.
 func elsewhere(a operator.Action) bool {
 	room, _, _ := strings.Cut(string(a), "_")
-	return a.OnPublisher() || a == operator.ActionReveal || a == operator.ActionJournalWentBack || a == operator.ActionRepairGaps || a == operator.ActionRehearse || a == operator.ActionMark || slices.Contains([]string{"alert", "intake", "operation", "projection", "run", "token"}, room)
+	return a.OnPublisher() || a == operator.ActionReveal || a == operator.ActionJournalWentBack || a == operator.ActionRepairGaps || a == operator.ActionRehearse || a == operator.ActionMark || a == operator.ActionTake || slices.Contains([]string{"alert", "intake", "operation", "projection", "run", "token"}, room)
 }
 
 func TestOperations_areAllThatLeaveARecord(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/finding"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/projection"
@@ -30,6 +31,7 @@ type causeView struct {
 	campaign.AssessedGroup
 	Shown int             // the maximum number of campaigns to name
 	Own   bool            // the block is on the page of failures
+	On    finding.Finding // that it is a cause of, where it comes first; the zero value otherwise
 	Lead  bool            // it comes first of what needs attention: the only one with a button that leads the way
 	After *samples.Marker // the last deploy before it; nil if none is known
 	// Explained is why one of its events fails, where the page shows it alone; nil if it is not known

@@ -22,6 +22,24 @@ func (v Overview) blocks() finding.List {
 	return slices.DeleteFunc(v.Summary.Findings.Grouped(), func(f finding.Finding) bool { return !hasBlock(f) })
 }
 
+// ofCauses is the finding that the list of causes is about; the zero value without one.
+func (v Overview) ofCauses() finding.Finding {
+	if of := v.Summary.Findings.Of(campaign.FindsBlocked, campaign.FindsFailing); len(of) > 0 {
+		return of[0]
+	}
+	return finding.Finding{}
+}
+
+func takeForm(f finding.Finding) string { return "take-" + string(f.Kind) }
+
+// takeForms are the ids of the page's forms.
+func takeForms(v Overview) (forms []string) {
+	for _, f := range append(v.blocks(), v.ofCauses()) {
+		forms = append(forms, takeForm(f))
+	}
+	return forms
+}
+
 // worstGuide is the document about the worst finding, unless a block has it.
 func (v Overview) worstGuide() string {
 	if len(v.Summary.Findings) == 0 || hasBlock(v.Summary.Findings[0]) {

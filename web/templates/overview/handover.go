@@ -16,8 +16,10 @@ func (v HandOver) summary(p ui.Page) string {
 	fmt.Fprintf(&b, "%s: %s %s\n", now.UTC().Format("2006-01-02 15:04 UTC"), v.Summary.Overall(v.Summary.Findings).Sentence, v.Tonight.Text())
 	for _, f := range v.Summary.Findings {
 		fmt.Fprintf(&b, "- %s: %s.", f.Level, f.Says)
-		if f.Error != "" {
-			fmt.Fprintf(&b, " %s", ui.FirstLine(f.Error))
+		for _, more := range []string{f.Owner.Says(), ui.FirstLine(f.Error)} {
+			if more != "" {
+				b.WriteString(" " + more)
+			}
 		}
 		b.WriteString("\n")
 	}

@@ -135,6 +135,9 @@ func troubleActions(p ui.Page, v Overview) []operator.Action {
 			all = append(all, operator.ActionOperationStart)
 		}
 	}
+	if len(v.Causes)+len(v.blocks()) > 0 {
+		all = append(all, operator.ActionTake)
+	}
 	if slices.ContainsFunc(v.blocks(), func(f finding.Finding) bool { return f.Runs }) {
 		all = append(all, operator.ActionRunStart)
 	}

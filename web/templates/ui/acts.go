@@ -79,6 +79,11 @@ func ActionSentence(a operator.AuditEntry) string {
 		if json.Unmarshal(a.After, &m) == nil && m.Text != "" {
 			return Visible(m.Text)
 		}
+	case operator.ActionTake:
+		var t finding.Taken
+		if json.Unmarshal(a.After, &t) == nil {
+			return Visible(event.Sentence(t.Says()))
+		}
 	case operator.ActionJournalWentBack:
 		var w campaign.WentBack
 		if json.Unmarshal(a.After, &w) == nil {
