@@ -141,6 +141,24 @@ func (s Spent) perEvent() float64 {
 	return min(max((waves*products-events*seconds)/spread, least), seconds/events)
 }
 
+// paceWave is the size of the waves of a backlog in events, as far as estimates go.
+const paceWave = 100
+
+// BusyPace is how many events per second workers apply while they have a backlog, by the waves that were measured; 0 if
+// none was.
+func (s Summary) BusyPace() float64 {
+	spent := s.spent()
+	waves, events, seconds := spent.Of[0], spent.Of[1], spent.Of[2]
+	if seconds == 0 {
+		return 0
+	}
+	each := spent.perEvent()
+	if each == 0 {
+		return events / seconds
+	}
+	return paceWave / ((seconds-events*each)/waves + paceWave*each)
+}
+
 // doubled says what twice the load would do, without a final period; keepUp is that workers apply what comes.
 func (s Summary) doubled(keepUp bool) string {
 	in, out, busy := s.Throughput.AppendedPerSecond, s.Throughput.AppliedPerSecond, s.Throughput.BusyShare

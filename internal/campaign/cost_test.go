@@ -1,6 +1,7 @@
 package campaign_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -35,4 +36,17 @@ func TestOutlook_saysWhatTwiceTheLoadWouldDo(t *testing.T) {
 			Instances: []campaign.InstanceState{{ID: "a", LastSeen: time.Now(), Spent: c.spent}, {ID: "gone", StoppedAt: new(time.Now()), Spent: measured(1, 900)}}}
 		must.Equal(t, s.OutlookOf(c.waiting).Doubled, says)
 	}
+}
+
+// What a backlog takes is told from waves that had little to do, by what one more event takes.
+func TestBusyPace_isThatOfLargeWaves(t *testing.T) {
+	t.Parallel()
+	var spent campaign.Spent
+	for _, events := range []float64{1, 1, 2, 5} {
+		spent.Of.Add(8, events, 0.009+events/1000)
+	}
+	s := campaign.Summary{AsOf: time.Now(), Instances: []campaign.InstanceState{{ID: "a", LastSeen: time.Now(), Spent: spent}}}
+	must.Equal(t, math.Round(s.BusyPace()), math.Round(100/0.109), "events per second")
+	s.Instances[0].Spent = campaign.Spent{}
+	must.Equal(t, s.BusyPace(), 0.0, "without a measured wave")
 }

@@ -10,7 +10,7 @@ import (
 // PaceMinutes is how many busy minutes a pace is taken from.
 const PaceMinutes = 15
 
-// Pace returns the rate, in events per second, that estimates of time assume: the highest of now and
+// Pace returns the rate, in events per second, that estimates of time assume: the highest of that of busy workers now and
 // of the last PaceMinutes busy minutes, those in which an event was applied. totals are the numbers
 // of all events ever applied, as of every minute or of those in which it grew, newest first. Without
 // a busy minute it is 0. A minute with little to do shows less than workers can do; the best of

@@ -94,6 +94,9 @@ func (f Facts) drifted(n int64) finding.Finding {
 	switch {
 	case len(says) == 0 && 0 < len(ids) && len(ids) <= addressed:
 		prepares(&one, "Rebuild…", replay.RunRequest{Kind: replay.RunRebuild, Campaigns: ids, Projections: in})
+	case len(says) == 0 && len(ids) > addressed && f.foundIn() > 0:
+		run := strconv.FormatInt(f.foundIn(), 10)
+		one.Page, one.Link, one.Runs = campaign.PagePath(url.Values{"drifted": {run}}, "runs", "new"), "Rebuild what run "+run+" found…", true
 	case len(says) > 0:
 		if says = append(says, campaign.BuiltAdvice); len(says) > 2 {
 			one.Page, one.Link, one.Runs = "/projections", "See what changed", false
@@ -105,6 +108,17 @@ func (f Facts) drifted(n int64) finding.Finding {
 		one.Does = strings.Join(says, " ")
 	}
 	return one
+}
+
+// foundIn is the run that found all differences that are known in detail; 0 if several did, or the background.
+func (f Facts) foundIn() (run int64) {
+	for n, v := range f.driftedFrom(false) {
+		if n > 0 && v.RunID != run {
+			return 0
+		}
+		run = v.RunID
+	}
+	return run
 }
 
 // sides says which versions made the rows that differ from the loaded one of a projection, and by which of

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,15 @@ func TestFind_driftLeadsToTheChangeOfAFileBeforeARebuild(t *testing.T) {
 	got := the(t, f, campaign.FindsDrift)
 	must.Equal(t, got.Link+" "+got.Page, "Rebuild… /runs/new?campaign_ids=c&campaign_ids=d&kind=rebuild&projections=orders&projections=parcels", "drift of unchanged projections leads to")
 	must.Hold(t, got.Runs && len(got.Items) == 2 && got.Items[0].Note+got.Items[0].Page+got.Items[1].Page == "projections orders and parcels, /runs/7/results/c/campaigns/d", "campaigns are %+v", got.Items)
+	many := f
+	many.Drifted = nil
+	for n := range 60 {
+		many.Drifted = append(many.Drifted, campaign.Verification{CampaignID: fmt.Sprint("c-", n), Projection: "orders", RunID: 7})
+	}
+	got = the(t, many, campaign.FindsDrift)
+	must.Equal(t, got.Link+" "+got.Page, "Rebuild what run 7 found… /runs/new?drifted=7", "drift of more campaigns than an address has")
+	many.Drifted[9].RunID = 8
+	must.Hold(t, !the(t, many, campaign.FindsDrift).Runs, "what several runs found is prepared as one rebuild")
 	f.Loaded[0].RowsBuilt = other
 	got = the(t, f, campaign.FindsDrift)
 	must.Hold(t, got.Link == "Show campaigns" && strings.HasSuffix(got.Does, "All rows of projection parcels were built by the loaded version: there it is not the cause.") && !strings.Contains(got.Does, "seats"), "%s: %s", got.Link, got.Does)

@@ -277,7 +277,7 @@ func (s *Samples) Pace(ctx context.Context) (float64, error) {
 		if first > since {
 			totals = append(totals, 0) // until the first sample there was nothing to count
 		}
-		return campaign.Pace(summary.Throughput.AppliedPerSecond, totals), nil
+		return campaign.Pace(max(summary.Throughput.AppliedPerSecond, summary.BusyPace()), totals), nil
 	})
 }
 
