@@ -176,7 +176,7 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 		}
 		names = append(names, v.Named())
 	}
-	now := " Version " + b.now(loaded).Short() + " is loaded now"
+	now := " Version " + b.Now(loaded).Short() + " is loaded now"
 	if b.LoadedAt != nil {
 		now += ", since " + event.Second(*b.LoadedAt)
 	}
@@ -192,8 +192,8 @@ func (b RowsBuilt) Sentence(projection, loaded string) string {
 	return "Rows of projection " + projection + " were built by versions " + event.Joined(names, " and ") + "." + now + "."
 }
 
-// now is the loaded version.
-func (b RowsBuilt) now(loaded string) LoadedVersion {
+// Now is the loaded version.
+func (b RowsBuilt) Now(loaded string) LoadedVersion {
 	return LoadedVersion{Version: loaded, Number: b.VersionNumber, LoadedAt: b.LoadedAt}
 }
 
@@ -246,7 +246,7 @@ func OutdatedWords(loaded []ProjectionInfo, outdated ...Verification) string {
 		were = append(were, was)
 		for _, p := range loaded {
 			if p.Name == v.Projection {
-				now = append(now, "version "+p.now(p.Version).Named())
+				now = append(now, "version "+p.Now(p.Version).Named())
 			}
 		}
 	}
@@ -274,7 +274,7 @@ func (b RowsBuilt) BuildsSince(loaded string) bool {
 // ed74e2a0b1c2".
 func (b RowsBuilt) ByNow(loaded string) string {
 	if b.BuildsSince(loaded) {
-		return b.By() + ", and since by the loaded version " + b.now(loaded).Short()
+		return b.By() + ", and since by the loaded version " + b.Now(loaded).Short()
 	}
 	return b.By()
 }

@@ -219,7 +219,7 @@ func (f Facts) versionFindings() finding.List {
 	one, verify, fails := campaign.Found(campaign.FindsOtherVersion, "", int64(len(others)), says), replay.RunRequest{Kind: replay.RunVerify, All: true}, false
 	failing := f.Failing()
 	for _, p := range others {
-		item := finding.Item{Name: p.Name, Note: "built " + p.By() + "; version " + event.ShortHash(p.Version), Page: campaign.PagePath(nil, "projections", p.Name)}
+		item := finding.Item{Name: p.Name, Note: "built " + p.By() + "; version " + p.Now(p.Version).Short(), Page: campaign.PagePath(nil, "projections", p.Name)}
 		var which []string
 		if p.BuildsSince(p.Version) {
 			which = append(which, "builds what is applied since")

@@ -210,7 +210,7 @@ func widestGap(c Chart) string {
 		}
 		return ""
 	})
-	if widest < n/3 {
+	if widest < max(n/3, 3) { // of few steps none is worth a word
 		return ""
 	}
 	return percent(middle / float64(n))
