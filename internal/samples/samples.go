@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
@@ -25,6 +26,7 @@ const (
 // Samples writes and reads the samples of a store. It is safe for concurrent use, also by several
 // processes.
 type Samples struct {
+	first     atomic.Int64 // the minute of the first sample; 0 until there is one
 	core      *store.Store
 	histories historyCache
 	pace      store.Snapshot[float64]
@@ -232,17 +234,28 @@ func (s *Samples) History(ctx context.Context, r Range) (History, error) {
 }
 
 const selectFirst = `
-select coalesce(min(minute), $1)
+select coalesce(min(minute), 0)
 from samples`
 
-// Begun is a range that knows when the first sample began; now if there is none yet.
+// Begun is a range that knows when the first sample began; now if there is none yet. The first one is read once: where
+// it is pruned since, the range begins earlier than what is kept.
 func (s *Samples) Begun(ctx context.Context, r Range) (Range, error) {
-	return store.Reading(ctx, s.core, "find the first sample", func(t *store.Tx) (Range, error) {
-		var first int64
-		_, err := t.One([]any{&first}, selectFirst, sqldb.At(s.core.Now()).Truncate(time.Minute).UnixMicro()+1)
-		r.Begun = sqldb.At(first).Add(-1) // a sample is of the step that ends with it
-		return r, err
-	})
+	first := s.first.Load()
+	if first == 0 {
+		err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
+			_, err := t.One([]any{&first}, selectFirst)
+			return err
+		})
+		if err != nil {
+			return r, fmt.Errorf("find the first sample: %w", err)
+		}
+		s.first.Store(first)
+	}
+	if r.Begun = sqldb.At(first); first == 0 {
+		r.Begun = sqldb.At(s.core.Now()).Truncate(time.Minute).Add(time.Microsecond)
+	}
+	r.Begun = r.Begun.Add(-1) // a sample is of the step that ends with it
+	return r, nil
 }
 
 // A sample is taken each minute in which something changed. The last one before the time is what the
