@@ -158,7 +158,13 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 			must.Hold(t, strings.Contains(text, version), "%s does not name version %s:\n%s", what, version, tail(text, 4000))
 		}
 	}
-	for _, path := range []string{"/campaigns/c-01/read-model", "/campaigns/c-01/read-model?seq=1", "/campaigns/c-01/read-model/cell" + cell, "/campaigns/c-01/events/2?tab=rows", "/rows/c-01/3/dry-run",
+	for _, path := range []string{"/campaigns/c-01/read-model", "/campaigns/c-01/read-model?seq=1", "/campaigns/c-01/read-model/cell" + cell, "/campaigns/c-01/events/2?tab=rows"} {
+		page := string(fetch(t, s, path).body)
+		must.Hold(t, strings.Contains(page, "with what built the rows, version 1 ("+built), "%s is not replayed with the version that built the rows:\n%s", path, tail(page, 3000))
+	}
+	out := mustCommand(t, d, nil, append([]string{"campaigns", "rows", "c-01"}, flags...)...)
+	must.Hold(t, strings.Contains(out, "with what built the rows, version 1 ("+built) && strings.Contains(out, `name="ana"`), "the command says %s", out)
+	for _, path := range []string{"/rows/c-01/3/dry-run",
 		"/campaigns/c-01", "/projections", "/projections/guests", "/", "/runs/new?kind=rebuild&all_campaigns=true", fmt.Sprintf("/runs/%d", verify.ID), fmt.Sprintf("/runs/%d/results/c-01", verify.ID),
 		fmt.Sprintf("/runs/%d", rehearsal.ID),
 		"/api/v1/campaigns/c-01/read-model", "/api/v1/campaigns/c-01/read-model/cell" + cell, "/api/v1/campaigns/c-01/events/2/changes", "/api/v1/rows/c-01/3/dry-run",
@@ -167,7 +173,7 @@ func TestReplay_ofRowsThatAnotherVersionBuiltNamesBothEverywhere(t *testing.T) {
 	}
 	result := string(fetch(t, s, fmt.Sprintf("/runs/%d/results/c-01", rehearsal.ID)).body)
 	must.Hold(t, strings.Contains(result, "The changed files make the rows that it has now. Its live rows in guests are not those that the loaded files make"), "the rehearsal of the files before says:\n%s", tail(result, 4000))
-	for _, c := range []string{"campaigns rows c-01", "report", "campaigns list --state drifted", "verify", fmt.Sprintf("runs show %d", verify.ID), fmt.Sprintf("runs show %d --json", verify.ID), fmt.Sprintf("runs show %d", rehearsal.ID),
+	for _, c := range []string{"report", "campaigns list --state drifted", "verify", fmt.Sprintf("runs show %d", verify.ID), fmt.Sprintf("runs show %d --json", verify.ID), fmt.Sprintf("runs show %d", rehearsal.ID),
 		"runs start rebuild --all --dry-run", "requeue c-01 3 --dry-run", "check", "projections status"} {
 		r := command(t, d, nil, append(strings.Fields(c), flags...)...)
 		names("outboxweb "+c, r.stdout+r.stderr)

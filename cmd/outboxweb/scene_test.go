@@ -480,5 +480,5 @@ func TestActs_areAllOfTheTable(t *testing.T) {
 func TestPostgresActs(t *testing.T) {
 	t.Parallel()
 	size.Full(t, "they are acted on SQLite")
-	playAll(t, newTheatre(t, "postgres"), size.Soak())
+	playAll(t, newTheatre(t, "postgres").copies(t), size.Soak())
 }

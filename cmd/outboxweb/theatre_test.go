@@ -52,12 +52,11 @@ func newTheatre(t *testing.T, dialect string) *theatre {
 	h.outside = must.Get(parseServe(t, "topics:\n  sales: {match: {event_types: ['*']}, publishers: {partner: {url: 'file:"+t.TempDir()+"/sent.ndjson'}}}\n"+
 		"alerts: {to: [chat], receivers: {chat: {url: 'slack+"+chat.URL+"/x', allow_private: true}}}\n")).Or(t)
 	if dialect == "postgres" {
-		server := must.Get(postgres()).Or(t)
-		pair := func(url string) dbtest.Pair {
-			return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
+		h.new = func(t *testing.T) dbtest.Pair {
+			p := schemasOf(must.Get(postgres()).Or(t).Empty(t))
+			must.OK(t, h.prepare(t, p))
+			return p
 		}
-		must.OK(t, server.Template(t.Context(), func(url string) error { return h.prepare(t, pair(url)) }))
-		h.new = func(t *testing.T) dbtest.Pair { return pair(server.Database(t)) }
 		return h
 	}
 	empty := newPair(t, t.TempDir())
@@ -67,6 +66,18 @@ func newTheatre(t *testing.T, dialect string) *theatre {
 		must.OK(t, os.CopyFS(dir, os.DirFS(empty.Dir)))
 		return dbtest.Files(dir)
 	}
+	return h
+}
+
+func schemasOf(url string) dbtest.Pair {
+	return dbtest.Pair{Journal: dbtest.InSchema(url, "journal"), Projections: dbtest.InSchema(url, "projections")}
+}
+
+// copies makes the databases of a theatre's scenes on PostgreSQL copies of one, of which a process has one alone.
+func (h *theatre) copies(t *testing.T) *theatre {
+	server := must.Get(postgres()).Or(t)
+	must.OK(t, server.Template(t.Context(), func(url string) error { return h.prepare(t, schemasOf(url)) }))
+	h.new = func(t *testing.T) dbtest.Pair { return schemasOf(server.Database(t)) }
 	return h
 }
 

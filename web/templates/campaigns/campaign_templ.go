@@ -199,7 +199,7 @@ func CampaignLive(p ui.Page, v CampaignView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<div class=\"folds\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<div class=\"tucked\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -632,7 +632,7 @@ func campaignActions(p ui.Page, c campaign.Campaign) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if slices.ContainsFunc(c.Offered(), func(a campaign.CampaignAction) bool { return p.Offers(a.Action) }) {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<div class=\"folds\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<div class=\"tucked\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -643,9 +643,9 @@ func campaignActions(p ui.Page, c campaign.Campaign) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var20 string
-					templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(string(a.Action) + "-fold")
+					templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(string(a.Action) + "-tucked")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaign.templ`, Line: 155, Col: 46}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `campaigns/campaign.templ`, Line: 155, Col: 48}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 					if templ_7745c5c3_Err != nil {
