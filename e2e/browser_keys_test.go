@@ -130,7 +130,7 @@ const crosses = `document.querySelectorAll(".plot .cross").length`
 
 // The crosshair follows keys in every chart of the page, says what it points at, and goes away.
 func (b *tab) chartsAreReadByKeys() {
-	b.openCharts("/charts")
+	b.openCharts("/charts?beside=1h")
 	b.await("no crosshair at first", crosses+` === 0`)
 	press := func(key string) {
 		b.run(`document.querySelector(".plot").focus()
@@ -139,6 +139,7 @@ func (b *tab) chartsAreReadByKeys() {
 	press("End")
 	b.await("a crosshair in every chart", crosses+` > 3 && `+crosses+` === document.querySelectorAll(".plot").length`)
 	b.await("the reading is announced", telling("[data-chart-said]", "pending"))
+	b.await("so is what was an hour earlier", telling("[data-chart-said]", ", all, an hour earlier no record"))
 	press("Home")
 	b.await("the axis begins with the first sample", `(said => said.includes("pending") && said.startsWith(document.querySelector("#chart-times text").textContent))(document.querySelector("[data-chart-said]").textContent)`)
 	press("Escape")

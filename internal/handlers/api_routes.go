@@ -48,10 +48,10 @@ func (s *server) routeSystemAPI() {
 		summary: "What is wrong now, the worst first, at most a second old",
 		answers: gives[items[finding.Finding]]("the findings"),
 	})
-	s.apiGet("/history", reply(s, s.readRange, s.history), endpoint{
+	s.apiGet("/history", serveJSON(s, s.readHistory), endpoint{
 		id: "getHistory", tag: tagSystem,
 		summary: "The data of all charts over a range, at most a second old",
-		query:   queryOf(rangeQuery{}),
+		query:   queryOf(historyQuery{}),
 		answers: gives[wholeHistory]("the history; steps without a record have no point"),
 	})
 	s.apiGet("/gaps", serveJSONList(s, s.maintenance.Gaps), endpoint{

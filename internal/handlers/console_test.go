@@ -65,6 +65,37 @@ func TestHistory_isTheSameForPageAndAPI(t *testing.T) {
 	s.get("/api/v1/campaigns/c-1/history").want(t, 200, `"items":[]`)
 }
 
+// An earlier range is beside the charts' own step by step: a day before it, or until a marker.
+func TestCharts_layAnEarlierRangeBesideTheirOwn(t *testing.T) {
+	s := ownSite(t)
+	for ago := range 60 { // each minute has a number of its own
+		for days, pending := range []int{160 - ago, 460 - 2*ago} {
+			at := s.clock.Add(-time.Duration(ago)*time.Minute - time.Duration(days)*24*time.Hour)
+			s.kit.Exec(`insert into samples (minute, pending, processing, failed, dead, lag_events, blocked, applied_total, failed_total) values ($1, $2, 0, 0, 0, 0, 0, $3, 0)`,
+				at.UnixMicro(), pending, (1-days)*9000+(60-ago)*(60-ago))
+		}
+	}
+	s.clock = s.clock.Add(-20 * time.Minute)
+	s.post("/api/v1/markers", `{"text":"a deploy","reason":"x"}`).want(t, 200)
+	s.clock = s.clock.Add(20 * time.Minute)
+	s.get("/charts").want(t, 200, `href="/charts?beside=24h"`).lacks(t, "l-beside")
+	s.get("/charts?beside=24h").want(t, 200, `data-said="all, a day earlier"`, "applied, a day earlier: Nov 20 06:01 – Nov 20 07:01 UTC", "; all, a day earlier, peak 460 at Nov 20 06:59 UTC",
+		`name="beside" value="24h"`, `href="/charts?beside=24h&amp;range=6h"`, `href="/api/v1/history?beside=24h"`)
+	const row = "<th scope=row>Nov 21 %s<td>0<td>0<td>0<td>%d<td>%d<td>%d<td>0<td>%d<td>"
+	s.get("/charts?table=true&beside=24h").want(t, 200, "Waiting rows: all, a day earlier, Nov 20 06:01", fmt.Sprintf(row, "06:30", 131, 402, 61, 61))
+	after := strings.Replace(aroundMark, "?", "?table=true&", 1)
+	s.get("/charts").want(t, 200, `href="`+strings.ReplaceAll(aroundMark, "&", "&amp;")+`">Before and after</a>`)
+	s.get(after).want(t, 200, "Waiting rows: all, before, Nov 21 06:19", fmt.Sprintf(row, "06:45", 146, 125, 91, 49)).lacks(t, "row>Nov 21 06:39")
+	s.get("/charts?beside=168h&range=7d").want(t, 200, "; all, a week earlier, not recorded in this period")
+	s.get("/api/v1/history?beside=24h").want(t, 200, `"beside":{"range":"free","span":"","from":"2026-11-20T06:01:00Z","to":"2026-11-20T07:01:00Z","step_seconds":60,`)
+	s.get("/api/v1/history").want(t, 200, `"beside":null`)
+	s.get("/api/v1/history?beside=2h").want(t, 422, "beside must be one of 1h, 24h, 168h, or a time (UTC)")
+	s.get("/api/v1/history?beside=2026-11-21T08:00:00Z").want(t, 422, "beside must be before the end of the range")
+}
+
+// aroundMark are the charts from 20 minutes ago on, beside the 21 steps before.
+const aroundMark = "/charts?beside=2026-11-21T06%3A40%3A00Z&from=2026-11-21T06%3A40%3A00Z&to=2026-11-21T07%3A01%3A00Z"
+
 func TestCampaign_chartShowsHowFarBehindItWas(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.get("/campaigns/c-1").want(t, 200, "peak 3 at ") // in the running minute, without a sample

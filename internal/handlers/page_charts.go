@@ -50,24 +50,57 @@ func (s *server) readRange(r *http.Request) (samples.Range, error) {
 // wholeHistory is a history with the lag of publishers and the heatmap of campaigns.
 type wholeHistory struct {
 	samples.History
-	Heatmap samples.Heatmap `json:"heatmap"`
+	Heatmap samples.Heatmap  `json:"heatmap"`
+	Beside  *samples.History `json:"beside"` // the one that was asked for beside it, with as many steps; null without
 }
 
-func (s *server) history(ctx context.Context, over samples.Range) (h wholeHistory, err error) {
-	if h.History, err = s.Samples.History(ctx, over); err != nil {
+type historyQuery struct {
+	rangeQuery
+	Beside string `json:"beside" validate:"text,maxbytes=40"` // a range of the same length before it, too: 1h, 24h or 168h earlier, or ending at a time in RFC 3339
+}
+
+func (s *server) readHistory(r *http.Request) (h wholeHistory, err error) {
+	var q historyQuery
+	if err := fill(&q, r.URL.Query()); err != nil {
 		return h, err
 	}
-	lags, err := s.Publishers.LagSeries(ctx, over)
+	over, err := s.readRange(r)
 	if err != nil {
 		return h, err
 	}
-	h.Series = append(h.Series[:len(h.Series):len(h.Series)], lags...)
+	return s.history(r.Context(), over, q.Beside)
+}
+
+func (s *server) history(ctx context.Context, over samples.Range, beside string) (h wholeHistory, err error) {
+	if h.History, err = s.laggingHistory(ctx, over); err != nil {
+		return h, err
+	}
+	if beside != "" {
+		h.Beside = new(samples.History)
+		earlier, err := h.Window.Beside(beside)
+		if err == nil {
+			*h.Beside, err = s.laggingHistory(ctx, earlier)
+		}
+		if err != nil {
+			return h, err
+		}
+	}
 	h.Heatmap, err = s.Samples.Heatmap(ctx, over)
 	return h, err
 }
 
+// laggingHistory is a history with the lag of publishers.
+func (s *server) laggingHistory(ctx context.Context, over samples.Range) (h samples.History, err error) {
+	if h, err = s.Samples.History(ctx, over); err != nil {
+		return h, err
+	}
+	lags, err := s.Publishers.LagSeries(ctx, over)
+	h.Series = append(h.Series[:len(h.Series):len(h.Series)], lags...)
+	return h, err
+}
+
 type chartsQuery struct {
-	rangeQuery
+	historyQuery
 	Table string `json:"table" validate:"omitempty,oneof=true false"` // true shows the numbers
 }
 
@@ -80,11 +113,11 @@ func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h, err := s.history(r.Context(), over)
+	h, err := s.history(r.Context(), over, q.Beside)
 	if err != nil {
 		return err
 	}
-	view := charts.ChartsView{Range: over, Table: q.Table == "true", History: h.History, Heatmap: h.Heatmap}
+	view := charts.ChartsView{Range: over, Table: q.Table == "true", History: h.History, Heatmap: h.Heatmap, Beside: h.Beside, Asked: q.Beside}
 	if view.Summary, err = s.Store.Summary(r.Context()); err != nil {
 		return err
 	}
@@ -93,6 +126,7 @@ func (s *server) chartsPage(w http.ResponseWriter, r *http.Request) error {
 	if view.Table {
 		p.Self = s.linksOf(r).ChartTable()
 	}
-	p.AsOf, p.Twin = view.Summary.AsOf, ui.Over(s.linksOf(r).API().History(), over)
+	p.Self = ui.Beside(p.Self, q.Beside)
+	p.AsOf, p.Twin = view.Summary.AsOf, ui.Beside(ui.Over(s.linksOf(r).API().History(), over), q.Beside)
 	return s.renderActed(w, r, p, pageOf(charts.ChartsPage, view), pageOf(charts.ChartsLive, view))
 }

@@ -32,7 +32,10 @@ func storedStep(w Window) time.Duration {
 // readSeries reads the series of a history, with what this process counted and has not written.
 func readSeries(t *store.Tx, h *History, counting *tally) (err error) {
 	w, recorded := h.Window, h.Recorded()
-	h.Counted = map[SeriesKind]Counted{}
+	h.Counted, h.Series = map[SeriesKind]Counted{}, []Series{}
+	if storedStep(w) < CoarseStep && w.Now.Sub(w.From) > MinutesKept {
+		return nil // of a range beside another: what is left of it is no record
+	}
 	delays := make([]*[DelayBuckets]int64, w.Buckets())
 	add := func(key seriesKey, source string, bucket int, n int64) {
 		switch key.kind {

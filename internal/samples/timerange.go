@@ -2,6 +2,7 @@ package samples
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
@@ -21,8 +22,9 @@ const (
 
 const (
 	// MaxRange is the longest free range: as long as samples are kept.
-	MaxRange   = 8 * 24 * time.Hour
-	minRange   = 5 * time.Minute
+	MaxRange = 8 * 24 * time.Hour
+	// MinRange is the shortest free range.
+	MinRange   = 5 * time.Minute
 	maxBuckets = 61
 	// MinutesKept is how long series are kept by the minute; older ones are kept by CoarseStep.
 	MinutesKept = 25 * time.Hour
@@ -49,8 +51,29 @@ var Spans = []Span{SpanHour, SpanDay}
 // hour.
 type Range struct {
 	Name     RangeName
-	From, To time.Time // of a free range
-	Begun    time.Time // when the first sample began: no window has steps before; zero if unknown
+	From, To time.Time     // of a free range
+	Begun    time.Time     // when the first sample began: no window has steps before; zero if unknown
+	Step     time.Duration // of a free range with the steps of another window; otherwise zero
+}
+
+// Besides are how long before a window one lies that is shown beside it.
+var Besides = []string{"1h", "24h", "168h"}
+
+// Beside is the range of the same length and steps that lies one of Besides before the window, or that
+// ended with the step before the one of a time.
+func (w Window) Beside(word string) (Range, error) {
+	by, _ := time.ParseDuration(word)
+	if !slices.Contains(Besides, word) {
+		until, err := event.ParseSince("beside", word)
+		if err != nil {
+			return Range{}, event.Invalid("beside", "beside must be one of %s, or a time (UTC) like 2026-11-21T07:30:00Z", strings.Join(Besides, ", "))
+		}
+		by = w.To.Sub(until.Truncate(w.Step))
+	}
+	if by <= 0 {
+		return Range{}, event.Invalid("beside", "beside must be before the end of the range")
+	}
+	return Range{From: w.From.Add(-by), To: w.To.Add(-by), Step: w.Step}, nil
 }
 
 // FreeRange returns the range between two times. It is refused when shorter than five minutes or
@@ -62,7 +85,7 @@ func FreeRange(from, to, now time.Time) (Range, error) {
 	switch length := to.Sub(from); {
 	case from.IsZero():
 		return Range{}, event.Invalid("from", "from is required with to")
-	case length < minRange:
+	case length < MinRange:
 		return Range{}, event.Invalid("to", "to must be at least 5 minutes after from")
 	case length > MaxRange:
 		return Range{}, event.Invalid("from", "charts cover at most %s", event.Age(MaxRange))
@@ -135,6 +158,9 @@ func (r Range) Window(now time.Time) Window {
 			return w
 		}
 		r.From, r.To = w.From, now
+	}
+	if r.Step > 0 {
+		return Window{From: r.From, To: r.To, Step: r.Step, Now: now}
 	}
 	if r.Begun.After(r.From) && r.Begun.Before(r.To) {
 		r.From = r.Begun

@@ -22,6 +22,7 @@
   function layers(plot, steps) {
     var given = plot.getAttribute("data-values"), scale = Number(plot.getAttribute("data-scale")), read = {};
     if (given) return given.split(";").map(function (l) { return l.split(",").map(function (v) { return v === "" ? null : Number(v); }); });
+    all(".legend path", plot.parentNode).forEach(function (swatch) { read[swatch.getAttribute("class")] = new Array(steps).fill(null); });
     all("path[class^=f-],path[class^=l-]", plot).forEach(function (line) {
       var name = line.getAttribute("class").replace(" running", ""), values = read[name] = read[name] || new Array(steps).fill(null);
       line.getAttribute("d").split("M").slice(1).forEach(function (part) {
@@ -57,9 +58,9 @@
   // What a chart has at a step: a line for each layer, from the top down, with its colour if there are several.
   function reading(plot, a, i) {
     var names = all(".legend li", plot.parentNode), unit = plot.getAttribute("data-unit");
-    var least = (plot.getAttribute("data-least") || "").split(",").indexOf(String(i)) < 0 ? "" : "at least ";
     var read = layers(plot, a.steps).map(function (l, k) {
-      var name = names[k] ? names[k].textContent.trim() : "";
+      var said = names[k] && names[k].getAttribute("data-said"), name = said || (names[k] ? names[k].textContent.trim() : "");
+      var least = ((said ? names[k] : plot).getAttribute("data-least") || "").split(",").indexOf(String(i)) < 0 ? "" : "at least ";
       return { text: (name.length > 36 ? name.slice(0, 35) + "…" : name) + (name && " ") + least + text(l[i], unit), known: l[i] !== null, like: names[k] && names[k].querySelector("path") };
     });
     return read.some(function (r) { return r.known; }) ? read : [{ text: "no record" }];

@@ -45,6 +45,16 @@ const (
 	lines              // times: from value to value
 )
 
+// charts are the main charts and those of series, with those of the earlier period beside them.
+func (v ChartsView) charts(p ui.Page) (main, series []Chart) {
+	main, series = MainCharts(p, v.Summary, v.History), SeriesCharts(p, v.History, "")
+	if v.Beside != nil {
+		lay(main, MainCharts(p, v.Summary, *v.Beside), v.Asked)
+		lay(series, SeriesCharts(p, *v.Beside, ""), v.Asked)
+	}
+	return main, series
+}
+
 // layer is one series of a chart.
 type layer struct {
 	class  string // its look
@@ -60,7 +70,7 @@ type Chart struct {
 	headline string // the latest value
 	headed   string // when that was; empty for now
 	link     ui.URL // target of the headline
-	peakOf   string // the layers whose label begins so have the peak; empty for all
+	peakOf   string // the layers whose label begins so have the peak, and the one with this label is compared; empty for all
 	note     string // beside the headline
 	unit     unit
 	shape    shape
@@ -70,6 +80,45 @@ type Chart struct {
 	counted  bool    // the values are counts of what was done, not states
 	calm     string  // what is said when all values are 0; empty for "nothing in this period"
 	least    []int   // the buckets whose counts are lower bounds
+	beside   *Chart  // the same of an earlier period, in one layer
+}
+
+// lay puts the charts of an earlier period, which the word chose, beside those of the same name that have
+// one series, a sum or one that leads the others.
+func lay(all, earlier []Chart, word string) {
+	for i, c := range all {
+		at, label := slices.IndexFunc(earlier, func(e Chart) bool { return e.name == c.name }), c.peakOf
+		if at < 0 {
+			continue
+		}
+		if len(c.layers) == 1 {
+			label = c.layers[0].label
+		}
+		e := earlier[at]
+		if e.shape == areas {
+			label, e.shape, e.layers = "all", steps, []layer{{label: "all", values: e.totals()}}
+		}
+		if same := slices.IndexFunc(e.layers, func(l layer) bool { return l.label == label }); same >= 0 {
+			label += ", " + besideWords(word)
+			e.name, e.layers = c.name+": "+label+", "+rangeWords(e.window), []layer{{class: "l-beside", label: label, values: e.layers[same].values}}
+			all[i].beside = &e
+		}
+	}
+}
+
+// besideWords say when a period was that is shown beside another.
+func besideWords(word string) string {
+	return cmp.Or(map[string]string{"1h": "an hour earlier", "24h": "a day earlier", "168h": "a week earlier"}[word], "before")
+}
+
+// withBeside are charts, each before what is beside it.
+func withBeside(charts ...Chart) (all []Chart) {
+	for _, c := range charts {
+		if all = append(all, c); c.beside != nil {
+			all = append(all, *c.beside)
+		}
+	}
+	return all
 }
 
 // drawn is the chart without the layers that have nothing but zeros, if there is another.
@@ -117,14 +166,16 @@ func (c Chart) peak() (bucket int, most float64, found bool) {
 
 // data are the values of areas for the script, which reads others from their paths.
 func (c Chart) data() string {
-	words := make([]string, len(c.layers))
-	for i, l := range c.layers {
-		words[i] = joined(l.values, func(v *float64) string {
-			if v == nil {
-				return ""
-			}
-			return rounded(*v)
-		})
+	var words []string
+	for _, c := range withBeside(c) {
+		for _, l := range c.layers {
+			words = append(words, joined(l.values, func(v *float64) string {
+				if v == nil {
+					return ""
+				}
+				return rounded(*v)
+			}))
+		}
 	}
 	return strings.Join(words, ";")
 }
@@ -135,13 +186,21 @@ func (c Chart) alt() string {
 	if c.headline != "" {
 		text += ": " + cmp.Or(c.headed, "now") + " " + c.headline
 	}
+	text += c.peakWords()
+	if c.beside != nil {
+		text += "; " + c.beside.layers[0].label + c.beside.peakWords()
+	}
+	return text
+}
+
+func (c Chart) peakWords() string {
 	if bucket, most, found := c.peak(); found {
-		return text + ", peak " + valueText(most, c.unit) + " at " + c.window.Start(bucket).Format("Jan 2 15:04") + " UTC"
+		return ", peak " + valueText(most, c.unit) + " at " + c.window.Start(bucket).Format("Jan 2 15:04") + " UTC"
 	}
 	if !slices.ContainsFunc(c.totals(), func(v *float64) bool { return v != nil }) {
-		return text + ", not recorded in this period"
+		return ", not recorded in this period"
 	}
-	return text + ", " + c.calmText()
+	return ", " + c.calmText()
 }
 
 func (c Chart) calmText() string { return cmp.Or(c.calm, "nothing in this period") }
@@ -175,7 +234,7 @@ func rangeLabel(n samples.RangeName) string {
 func numbersRow(charts []Chart, step int) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		text := "<tr><th scope=row>" + charts[0].window.Start(step).Format("Jan 2 15:04")
-		for _, c := range charts {
+		for _, c := range withBeside(charts...) {
 			for _, l := range c.layers {
 				number := numberText(l.values[step], c.unit)
 				if l.values[step] != nil && slices.Contains(c.least, step) {
@@ -271,7 +330,7 @@ func MainCharts(p ui.Page, s campaign.Summary, h samples.History) []Chart {
 		applied.meaning += "; lighter, the peak minute"
 	}
 	applied.note = ui.Rate(s.Throughput.FailedPerSecond) + " failures/s"
-	latency := Chart{name: "Append to applied", meaning: "p50 and p99 of the events applied within " + stepWords(w), unit: unitSeconds, shape: lines,
+	latency := Chart{name: "Append to applied", meaning: "p50 and p99 of the events applied within " + stepWords(w), peakOf: "p99", unit: unitSeconds, shape: lines,
 		layers: latencyLayers(h)}
 	latency.headline, latency.headed = lastText(latency.layers, w)
 	latency.link = p.Links.Charts()
@@ -498,6 +557,15 @@ func MarkerText(m samples.Marker) string {
 		return "instance " + m.Subject + " was last seen at work: it crashed, was killed or fell silent then or later; counts of its last seconds are missing"
 	}
 	return strings.TrimSuffix(ui.ActionSentence(m.Audit), ".") + " by " + m.Actor
+}
+
+// besideMarker are the charts after a marker until the end of a history, beside those of as long before it.
+func besideMarker(p ui.Page, h samples.History, m samples.Marker) ui.URL {
+	to := h.To
+	if least := m.At.Add(samples.MinRange); to.Before(least) {
+		to = least
+	}
+	return ui.Beside(ui.Over(p.Links.Charts(), samples.Range{From: m.At, To: to}), m.At.Format(time.RFC3339))
 }
 
 // MarkerLink is what a marker is about.

@@ -165,11 +165,18 @@ func scaleOf(top float64, c Chart) float64 {
 
 func draw(c Chart) drawn {
 	bucket, most, found := c.peak()
-	values := ticks(most, c.unit)
+	highest := most
+	if c.beside != nil {
+		_, highest, _ = c.beside.peak()
+	}
+	values := ticks(max(most, highest), c.unit)
 	top, n := values[len(values)-1], c.window.Buckets()
 	d := drawn{gap: widestGap(c), scale: scaleOf(top, c)}
 	d.height = int(math.Round(top * d.scale))
-	d.gaps, d.paths = gapPath(c, d.height), paths(c, d.scale)
+	d.gaps = gapPath(c, d.height)
+	for _, c := range withBeside(c) {
+		d.paths = append(d.paths, paths(c, d.scale)...)
+	}
 	for _, v := range values {
 		d.ticks = append(d.ticks, drawnTick{plotY(v / top), tickText(v, c.unit)})
 		d.grid += fmt.Sprintf("M-.5-%dh%d", int(math.Round(v*d.scale)), n)

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -494,18 +495,35 @@ func (l Links) View(v search.View) URL {
 
 // Over is a page with charts over a range.
 func Over(page URL, r samples.Range) URL {
+	switch {
+	case r.Free():
+		return asking(page, "range", "", "from", r.From.Format(time.RFC3339), "to", r.To.Format(time.RFC3339))
+	case r.Label() == string(samples.RangeHour):
+		return asking(page, "range", "", "from", "", "to", "")
+	}
+	return asking(page, "range", string(r.Name), "from", "", "to", "")
+}
+
+// Beside is a page with charts that shows an earlier range beside its own: one of samples.Besides before it,
+// or one that ended at a time; none if word is empty.
+func Beside(page URL, word string) URL { return asking(page, "beside", word) }
+
+// Asks is the value that a page's query has under a name; empty if none.
+func Asks(page URL, name string) string {
+	_, text, _ := strings.Cut(string(page), "?")
+	query, _ := url.ParseQuery(text)
+	return query.Get(name)
+}
+
+// asking is a page with other values in its query, which pairs have after their names; an empty one is none.
+func asking(page URL, pairs ...string) URL {
 	address, fragment, anchored := strings.Cut(string(page), "#")
 	path, text, _ := strings.Cut(address, "?")
 	query, _ := url.ParseQuery(text)
-	for _, name := range []string{"range", "from", "to"} {
-		query.Del(name)
+	for i := 0; i < len(pairs); i += 2 {
+		query.Del(pairs[i])
 	}
-	if r.Free() {
-		query.Set("from", r.From.Format(time.RFC3339))
-		query.Set("to", r.To.Format(time.RFC3339))
-	} else if r.Label() != string(samples.RangeHour) {
-		query.Set("range", string(r.Name))
-	}
+	maps.Copy(query, values(pairs...))
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
