@@ -18,7 +18,7 @@ import (
 type projectionsStatusCmd struct {
 	Name   string                `arg:"" optional:"" help:"Show this projection and the campaigns where it is not live."`
 	Filter campaign.CursorFilter `embed:""`
-	Built  string                `name:"built-by" placeholder:"VERSION" help:"With NAME: the campaigns of which this version of it made rows that are still there, with their events. A prefix is enough."`
+	Built  string                `name:"built-by" placeholder:"VERSION" help:"With NAME: the campaigns of which this version of it made rows that are still there, with their events; by its number or the beginning of its hash."`
 	Limit  int                   `default:"${default_page}" placeholder:"N" least:"1" most:"${max_page}" help:"With NAME: at most this many campaigns, up to ${max_page}. Default ${default_page}."`
 	jsonFlag
 }

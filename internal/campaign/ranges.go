@@ -64,7 +64,10 @@ func (all BuiltRanges) join(r BuiltRange) BuiltRanges {
 	}
 	if n := len(all); n > 0 && all[n-1].Version == r.Version && all[n-1].LastSeq+1 == r.FirstSeq {
 		last := &all[n-1]
-		if last.LastSeq, last.EndedAt = r.LastSeq, r.EndedAt; last.BeganAt == nil {
+		if last.LastSeq = r.LastSeq; r.EndedAt != nil {
+			last.EndedAt = r.EndedAt
+		}
+		if last.BeganAt == nil {
 			last.BeganAt = r.BeganAt
 		}
 		return all

@@ -85,7 +85,7 @@ func (s Summary) otherBuilt() string {
 		i := s.Installed[name]
 		if b := i.Rows(i.Version); i.Version != "" && b.BuiltByOtherVersion {
 			names = append(names, name)
-			text = fmt.Sprintf(", while version %s of projection %s is loaded and its rows were built %s", event.ShortHash(i.Version), name, b.By())
+			text = fmt.Sprintf(", while version %s of projection %s is loaded and its rows were built %s", b.Now(i.Version).Short(), name, b.ByNow(i.Version))
 		}
 	}
 	if len(names) > 1 {

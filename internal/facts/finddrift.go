@@ -225,7 +225,7 @@ func (f Facts) versionFindings() finding.List {
 			which = append(which, "builds what is applied since")
 		}
 		if failing[p.Name] != "" {
-			which, fails = append(which, "fails now: fix it before a rebuild"), true
+			which, fails = append(which, "fails now"), true
 		}
 		if len(which) > 0 {
 			item.Note += ", which " + strings.Join(which, " and ") + ","

@@ -31,6 +31,9 @@ func (e *Reader) Take(ctx context.Context, o operator.Command, asked campaign.Ta
 		if err := e.Store.RequireReason(o, 0); err != nil {
 			return taken, err
 		}
+		if _, err := t.One([]any{&taken.From}, `select owner from finding_owners where kind = $1 and subject = $2 and owner <> $3`, string(asked.Kind), asked.Subject, o.By.Name); err != nil {
+			return taken, err
+		}
 		n, err := t.Exec(`delete from finding_owners where kind = $1 and subject = $2`, string(asked.Kind), asked.Subject)
 		switch {
 		case err != nil:

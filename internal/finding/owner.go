@@ -39,11 +39,15 @@ type Taken struct {
 	Kind    Kind   `json:"kind"`
 	Subject string `json:"subject" redact:"-"` // empty for all of the kind
 	Owner   *Owner `json:"owner"`              // nil if it was given back
+	From    string `json:"from"`               // who was on it before, if it was another; empty otherwise
 }
 
 // Says what was done.
 func (t Taken) Says() string {
 	what := strings.TrimSpace("finding " + string(t.Kind) + " " + t.Subject)
+	if t.From != "" {
+		what += ", which " + t.From + " was on"
+	}
 	if t.Owner == nil {
 		return "gave back " + what
 	}

@@ -205,7 +205,7 @@ func TestProjectionPages_tellWhatIsNotFollowed(t *testing.T) {
 	s.get("/api/v1/failures/99").want(t, 404)
 	s.get("/api/v1/failures/x").want(t, 422)
 	s.get("/api/v1/projections").want(t, 200, `"quarantined":1`, `"open_failures":1`)
-	s.fresh("/runs/new?kind=rebuild&all_campaigns=true").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail where it does")
+	s.fresh("/runs/new?kind=rebuild&all_campaigns=true").want(t, 200, `data-testid="failing-now"`, "verify, rebuild and replay fail: fix it first")
 	s.get("/metrics").want(t, 200, "\noutboxweb_quarantined_projections 1\n")
 	s.get("/events").want(t, 200, "is quarantined, 2 events behind").times(t, 2, "applied-in-part")
 	s.get("/campaigns").want(t, 200, "current, 1 projection behind")

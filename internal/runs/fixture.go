@@ -70,11 +70,10 @@ func asFailed(ctx context.Context, s *store.Store, set *projection.Set, f *proje
 		switch {
 		case err != nil:
 			return err
-		case d.File.Text == "":
-			f.Notes = append(f.Notes, x.VersionChanged())
-		default:
-			f.Projections[at].Text = d.File.Text
+		case d.File.Text != "":
+			f.Projections[at].Text, x.Statement = d.File.Text, nil // which is of the loaded version
 		}
+		f.Notes = append(f.Notes, x.VersionChanged())
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,14 @@ select version, number, at, previous, host, file, definition
 from projection_loads
 where projection = $1
   and version like cast($2 as text) || '%'
+order by at desc
+limit 1`
+
+	selectNumbered = `
+select version, number, at, previous, host, file, definition
+from projection_loads
+where projection = $1
+  and number = cast($2 as bigint)
 order by at desc
 limit 1`
 
@@ -67,11 +76,18 @@ where at < $1
       and later.at > projection_loads.at) > 1`
 )
 
-// definition reads a version of a projection's definition, the latest one that begins with version. A
-// missing one is zero.
+// leastPrefix is from how many digits on a text is the beginning of a version's hash, and not its number.
+const leastPrefix = 4
+
+// definition reads a version of a projection's definition by its number, or the latest one that begins with version.
+// A missing one is zero.
 func (t *Tx) definition(projection, version string) (d campaign.Definition, err error) {
 	d.Projection = projection
-	_, err = t.One([]any{&d.Version, &d.Number, sqldb.ScanTime(&d.LoadedAt), &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, selectDefinition, projection, version)
+	query := selectDefinition
+	if _, err := strconv.Atoi(version); err == nil && len(version) < leastPrefix {
+		query = selectNumbered
+	}
+	_, err = t.One([]any{&d.Version, &d.Number, sqldb.ScanTime(&d.LoadedAt), &d.Previous, &d.Host, &d.File.Name, &d.File.Text}, query, projection, version)
 	return d, err
 }
 

@@ -2107,7 +2107,7 @@ func VersionPage(p ui.Page, v VersionView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 129, ". The campaigns of which it made rows that are still there, with their events. Rows that a run alone made are not listed.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 129, ". The campaigns of which it made rows that are still there, with their events. A campaign of which only runs made rows with it is not listed.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -2236,9 +2236,17 @@ func BuiltColumns() []ui.Column[campaign.BuiltCampaign] {
 	return []ui.Column[campaign.BuiltCampaign]{
 		{Head: "Campaign", Print: "CAMPAIGN", Row: true, Most: ui.IDShown, Code: true, Free: true, Text: func(c *campaign.BuiltCampaign) any { return c.CampaignID }, To: func(p *ui.Page, c *campaign.BuiltCampaign) ui.URL { return p.Links.Campaign(c.CampaignID) }},
 		{Head: "Events", Print: "EVENTS", Text: func(c *campaign.BuiltCampaign) any { return c.Ranges.Events() }},
-		{Head: "First applied", Print: "FIRST", Text: func(c *campaign.BuiltCampaign) any { return c.Ranges[0].BeganAt }},
-		{Head: "Last applied", Print: "LAST", Text: func(c *campaign.BuiltCampaign) any { return c.Ranges[len(c.Ranges)-1].EndedAt }},
+		{Head: "First applied", Print: "FIRST", Text: func(c *campaign.BuiltCampaign) any { return appliedAt(c.Ranges[0].BeganAt) }},
+		{Head: "Last applied", Print: "LAST", Text: func(c *campaign.BuiltCampaign) any { return appliedAt(c.Ranges[len(c.Ranges)-1].EndedAt) }},
 	}
+}
+
+// appliedAt is when a worker applied events; a run if none did.
+func appliedAt(at *time.Time) any {
+	if at == nil {
+		return "by a run"
+	}
+	return *at
 }
 
 // lastChange is what the last deploy changed in a projection, with the way back.
@@ -2271,7 +2279,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var87 string
 			templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(c.Version)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 471, Col: 35}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 479, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 			if templ_7745c5c3_Err != nil {
@@ -2284,7 +2292,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var88 string
 			templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinStringErrs(event.ShortHash(c.Version))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 471, Col: 66}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 479, Col: 66}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var88))
 			if templ_7745c5c3_Err != nil {
@@ -2307,7 +2315,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var89 string
 			templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 476, Col: 9}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 484, Col: 9}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var89))
 			if templ_7745c5c3_Err != nil {
@@ -2320,7 +2328,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var90 string
 			templ_7745c5c3_Var90, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Visible(c.Host))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 476, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 484, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var90))
 			if templ_7745c5c3_Err != nil {
@@ -2333,7 +2341,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var91 string
 			templ_7745c5c3_Var91, templ_7745c5c3_Err = templ.JoinStringErrs(c.Previous)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 476, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 484, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var91))
 			if templ_7745c5c3_Err != nil {
@@ -2346,7 +2354,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var92 string
 			templ_7745c5c3_Var92, templ_7745c5c3_Err = templ.JoinStringErrs(event.ShortHash(c.Previous))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 476, Col: 117}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 484, Col: 117}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var92))
 			if templ_7745c5c3_Err != nil {
@@ -2359,7 +2367,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 			var templ_7745c5c3_Var93 string
 			templ_7745c5c3_Var93, templ_7745c5c3_Err = templ.JoinStringErrs(jobs.Changed(*c))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 476, Col: 144}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 484, Col: 144}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var93))
 			if templ_7745c5c3_Err != nil {
@@ -2400,7 +2408,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var96 string
 					templ_7745c5c3_Var96, templ_7745c5c3_Err = templ.JoinStringErrs(line.text)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 481, Col: 44}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 489, Col: 44}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var96))
 					if templ_7745c5c3_Err != nil {
@@ -2447,7 +2455,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var99 templ.SafeURL
 					templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.RehearseVersion(p.Failing[v.Name], v.Name, c.Previous))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 488, Col: 143}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 496, Col: 143}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
 					if templ_7745c5c3_Err != nil {
@@ -2460,7 +2468,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var100 string
 					templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinStringErrs(jobs.PreviousVersion(*c))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 488, Col: 209}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 496, Col: 209}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
 					if templ_7745c5c3_Err != nil {
@@ -2479,7 +2487,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var101 templ.SafeURL
 					templ_7745c5c3_Var101, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewRun(replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{v.Name}, WithVersion: c.Previous}))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 491, Col: 155}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 499, Col: 155}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var101))
 					if templ_7745c5c3_Err != nil {
@@ -2492,7 +2500,7 @@ func lastChange(p ui.Page, v ProjectionView) templ.Component {
 					var templ_7745c5c3_Var102 string
 					templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinStringErrs(jobs.PreviousVersion(*c))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 491, Col: 233}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 499, Col: 233}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var102))
 					if templ_7745c5c3_Err != nil {
@@ -2672,7 +2680,7 @@ func holdCursor(p ui.Page, campaignID string, c campaign.Cursor) templ.Component
 			var templ_7745c5c3_Var107 templ.SafeURL
 			templ_7745c5c3_Var107, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Projection(c.Projection))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 538, Col: 57}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 546, Col: 57}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var107))
 			if templ_7745c5c3_Err != nil {
@@ -2690,7 +2698,7 @@ func holdCursor(p ui.Page, campaignID string, c campaign.Cursor) templ.Component
 			var templ_7745c5c3_Var108 string
 			templ_7745c5c3_Var108, templ_7745c5c3_Err = templ.JoinStringErrs(pauseVerb(c.Action()))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 541, Col: 36}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 549, Col: 36}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var108))
 			if templ_7745c5c3_Err != nil {
@@ -2719,7 +2727,7 @@ func holdCursor(p ui.Page, campaignID string, c campaign.Cursor) templ.Component
 				var templ_7745c5c3_Var110 string
 				templ_7745c5c3_Var110, templ_7745c5c3_Err = templ.JoinStringErrs(campaignID)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 543, Col: 63}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 551, Col: 63}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var110))
 				if templ_7745c5c3_Err != nil {
@@ -2819,7 +2827,7 @@ func failureAt(p *ui.Page, f *campaign.ProjectionFailure) templ.Component {
 		var templ_7745c5c3_Var113 templ.SafeURL
 		templ_7745c5c3_Var113, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.Event(f.CampaignID, f.Seq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 571, Col: 45}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 579, Col: 45}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var113))
 		if templ_7745c5c3_Err != nil {
@@ -2832,7 +2840,7 @@ func failureAt(p *ui.Page, f *campaign.ProjectionFailure) templ.Component {
 		var templ_7745c5c3_Var114 string
 		templ_7745c5c3_Var114, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Itoa(f.Seq))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 571, Col: 70}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 579, Col: 70}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var114))
 		if templ_7745c5c3_Err != nil {
@@ -2853,7 +2861,7 @@ func failureAt(p *ui.Page, f *campaign.ProjectionFailure) templ.Component {
 		var templ_7745c5c3_Var115 string
 		templ_7745c5c3_Var115, templ_7745c5c3_Err = templ.JoinStringErrs(f.EventType)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 573, Col: 38}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `projections/projections.templ`, Line: 581, Col: 38}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var115))
 		if templ_7745c5c3_Err != nil {

@@ -127,7 +127,7 @@ func FailingNow(p Page, projections ...string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "\">fails now</a>: verify, rebuild and replay fail where it does, also at events that are applied. Fix it first.&#32;")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "\">fails now</a>. Where it refuses events that are applied, too, verify, rebuild and replay fail: fix it first, or see what a verify says.&#32;")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
