@@ -43,6 +43,7 @@ func TestVersions_leadFromTheDeployToTheCampaignsThatItMadeWrong(t *testing.T) {
 		fmt.Sprintf("4 of the campaigns that differ were built by version 1 (%s), 3 by versions 1 (%s) and 2 (%s).", short(right), short(right), short(bad)), compare)
 
 	s.shows(t, "/projections/guests/versions/"+bad, "Version 2 ("+short(bad), "c-00", "c-02", "3", "Compare these 3 campaigns with version 1")
+	s.shows(t, "/handover", "Deployed: version 2 ("+short(bad))
 	must.Hold(t, !strings.Contains(string(fetch(t, s, "/projections/guests/versions/"+bad).body), "c-03"), "the new version is said to have built c-03")
 	var built struct {
 		Items []struct {

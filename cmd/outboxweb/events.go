@@ -59,6 +59,12 @@ func (c *eventsCmd) follow(ctx context.Context, a *app, st *engine.Engine) error
 		if err := c.printNews(a, news); err != nil {
 			return err
 		}
+		if last < 0 && len(news) == 0 {
+			misses, _ := st.Search.Misses(ctx, c.Filter) // worth a word while nothing comes
+			for _, m := range misses {
+				fmt.Fprintln(a.err, m.Sentence())
+			}
+		}
 		if last = max(last, 0); len(news) > 0 {
 			last = news[len(news)-1].Position
 		}

@@ -1,7 +1,9 @@
 package campaign
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -102,6 +104,25 @@ func (i Installed) Rows(loaded string) RowsBuilt {
 func (i Installed) rowsNow(loaded string) RowsBuilt {
 	v := i.Named(loaded)
 	return RowsBuilt{BuiltVersions: []LoadedVersion{}, VersionNumber: v.Number, LoadedAt: v.LoadedAt}
+}
+
+// Deployed says which versions of projections were loaded last, in place of others, since a time: the latest first.
+func (s Summary) Deployed(since time.Time) (all []string) {
+	var loads []VersionLoad
+	for name, i := range s.Installed {
+		for version, l := range i.Loads {
+			if l.Last.After(since) && len(i.Loads) > 1 {
+				loads = append(loads, VersionLoad{Projection: name, Version: version, At: l.Last})
+			}
+		}
+	}
+	slices.SortFunc(loads, func(a, b VersionLoad) int {
+		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Projection, b.Projection))
+	})
+	for _, l := range loads {
+		all = append(all, "version "+s.Installed[l.Projection].Named(l.Version).Named()+" of projection "+l.Projection)
+	}
+	return all
 }
 
 // rowsOf says that these versions built the rows.

@@ -79,6 +79,8 @@ var neededBodies = map[string]string{
 	"/publishers/{topic}/{publisher}/skip":             "position=1&reason=x",
 	"/publishers/{topic}/{publisher}/seek":             "to=beginning",
 
+	apiPrefix + "/findings/take":            `{"kind":"drift"}`,
+	"/findings/take":                        "kind=drift",
 	apiPrefix + "/alerts/rules/{rule}/mute": `{"for":"1h"}`,
 	"/alerts/rules/{rule}/mute":             "for=1h",
 
@@ -129,7 +131,8 @@ func (s *site) wantAway(r sent, a answer) {
 		want = 404
 	case "/operating":
 		want = 308
-	case "/campaigns/c-1/read-model/cell", apiPrefix + "/campaigns/c-1/read-model", apiPrefix + "/campaigns/c-1/read-model/cell", apiPrefix + "/campaigns/c-1/events/2/changes": // this server replays no read models
+	case "/campaigns/c-1/read-model/cell", apiPrefix + "/campaigns/c-1/read-model", apiPrefix + "/campaigns/c-1/read-model/cell", apiPrefix + "/campaigns/c-1/events/2/changes", // this server replays no read models
+		"/campaigns/c-1/events/2/fixture", apiPrefix + "/campaigns/c-1/events/2/fixture":
 		want = 404
 	case "/rows/requeue", "/search":
 		want = 303

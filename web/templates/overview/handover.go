@@ -26,6 +26,9 @@ func (v HandOver) summary(p ui.Page) string {
 	for _, says := range v.paused(p) {
 		fmt.Fprintf(&b, "- %s\n", says)
 	}
+	for _, version := range v.Summary.Deployed(v.Since) {
+		fmt.Fprintf(&b, "- deployed: %s\n", version)
+	}
 	for _, a := range v.Acts[:min(len(v.Acts), activitySummed)] {
 		fmt.Fprintf(&b, "- %s %s: %s\n", a.At.UTC().Format("15:04"), a.Actor, ui.ActionSentence(a))
 	}
