@@ -74,7 +74,8 @@ type campaignsRowsCmd struct {
 	redactFlags
 }
 
-const patience = 24 * time.Hour // until interrupted
+// patience is how long a replay is waited for: until interrupted.
+const patience = 24 * time.Hour
 
 // cell prints who set one cell.
 func (c *campaignsRowsCmd) cell(ctx context.Context, a *app) error {

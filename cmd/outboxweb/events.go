@@ -37,8 +37,10 @@ func (c *eventsCmd) check() (err error) {
 
 // follow prints the newest events, and then those that are appended, until ctx ends.
 func (c *eventsCmd) follow(ctx context.Context, a *app, st *engine.Engine) error {
+	again := time.NewTicker(followEvery)
+	defer again.Stop()
 	last := int64(-1) // before the first look
-	for f, again := c.Filter, time.NewTicker(followEvery); ; {
+	for f := c.Filter; ; {
 		var news []search.EventHit
 		f.Cursor, f.Limit = "", min(c.Limit, event.MaxPage)
 		for more := true; more; {
@@ -71,7 +73,6 @@ func (c *eventsCmd) follow(ctx context.Context, a *app, st *engine.Engine) error
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			again.Stop()
 			return nil
 		}
 	}

@@ -18,7 +18,6 @@ import (
 const (
 	maxAssertion = 48 << 10    // bytes: some 500 groups of 60 characters
 	skew         = time.Minute // tolerated difference of an issuer's clock, in both directions
-	timeLayout   = "2006-01-02 15:04:05 UTC"
 )
 
 // assertions verifies signed assertions.
@@ -128,7 +127,7 @@ func (a *assertions) untimely(claims map[string]any) *denial {
 		case name == "exp" && off <= -skew.Seconds():
 			expired := time.Unix(int64(max(at, 0)), 0)
 			return deny(whyOutlived, "the assertion in the header %s expired at %s, %s ago, so the proxy's session outlives it: sign out and in again, and let the proxy refresh it%s; or compare the clocks of both machines",
-				a.config.Header, expired.UTC().Format(timeLayout), event.Age(now.Sub(expired)), a.config.refresh)
+				a.config.Header, event.Second(expired), event.Age(now.Sub(expired)), a.config.refresh)
 		case name != "exp" && off > skew.Seconds():
 			return deny(whyFuture, "the assertion in the header %s is not valid yet: compare the clocks of both machines", a.config.Header)
 		}

@@ -214,14 +214,14 @@ func (k *remoteKeys) refresh(ctx context.Context) *fetched {
 
 // trouble says why the current keys are unknown; empty when they are known.
 func (f *fetched) trouble() string {
-	next := f.asked.Add(fetchPause).UTC().Format(timeLayout)
+	next := event.Second(f.asked.Add(fetchPause))
 	switch {
 	case f.err == nil:
 		return ""
 	case f.read.IsZero():
 		return fmt.Sprintf("the issuer's keys have not been read yet, so every user is refused: %v; the next try is at %s", f.err, next)
 	}
-	return fmt.Sprintf("the issuer's keys cannot be read again: %v; those of %s are used, and the next try is at %s", f.err, f.read.UTC().Format(timeLayout), next)
+	return fmt.Sprintf("the issuer's keys cannot be read again: %v; those of %s are used, and the next try is at %s", f.err, event.Second(f.read), next)
 }
 
 func (k *remoteKeys) fetch(ctx context.Context) (found publicKeys, err error) {

@@ -28,7 +28,7 @@ type Reader struct {
 	Build  string // of the program
 
 	shared store.Snapshot[Facts]
-	gone   map[finding.Owner]time.Time // since when what somebody is on has not been found; of ForgetOwners
+	gone   map[finding.Owner]time.Time // since when a finding that has an owner has not been found; of ForgetOwners
 }
 
 // Among how many of the latest runs the facts look for lost ones, and how many of the operations that have

@@ -152,7 +152,7 @@ func (f Facts) sides(one *finding.Finding, p campaign.ProjectionInfo) (says stri
 		}
 	}
 	if other != "" {
-		prepares(one, "Compare with version "+installed.Named(other).Short()+"…", replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{p.Name}, WithVersion: other})
+		prepares(one, "Compare with version "+installed.Named(other).Short()+"…", replay.CompareAll(p.Name, other))
 	}
 	return says
 }

@@ -14,7 +14,7 @@ type Owner struct {
 	Since   time.Time `json:"since"`
 }
 
-// OwnedFor is how long somebody is on a finding at most.
+// OwnedFor is how long a finding has an owner at most.
 const OwnedFor = 24 * time.Hour
 
 // Of reports whether the owner is on a finding.

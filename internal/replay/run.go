@@ -70,6 +70,11 @@ type RunRequest struct {
 	WithVersion string   `json:"with_version,omitempty" validate:"omitempty,hexadecimal,maxbytes=64" placeholder:"VERSION" help:"Verify of one projection only: compare with this kept version of its file, by its number or the beginning of its hash, not with the loaded one."` // of a verify of one projection: the kept version of its file to compare with, not the loaded one; by its number or the beginning of its hash
 }
 
+// CompareAll is a verify of a projection in all campaigns with a kept version of its file.
+func CompareAll(projection, version string) RunRequest {
+	return RunRequest{Kind: RunVerify, All: true, Projections: []string{projection}, WithVersion: version}
+}
+
 // RunStartRequest asks for the start of a run.
 type RunStartRequest struct {
 	RunRequest

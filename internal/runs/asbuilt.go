@@ -36,7 +36,7 @@ func (r *Recording) AsBuilt(ctx context.Context) (map[string]campaign.ReplayedWi
 	if err != nil {
 		return nil, err
 	}
-	kept := &keptVersions{Replayer: f, files: map[string]*campaign.RehearsalFile{}}
+	kept := &keptVersions{Replayer: f, files: map[string]*campaign.RehearsalFile{}, sets: map[string]stretch{}}
 	var ends []int64
 	for name, b := range built {
 		if b.BuiltByOtherVersion {
@@ -66,14 +66,20 @@ func (r *Recording) AsBuilt(ctx context.Context) (map[string]campaign.ReplayedWi
 func (r *Recording) addStretch(ctx context.Context, kept *keptVersions, built map[string]campaign.ReplayedWith, end int64) error {
 	f := r.replayer
 	var files []campaign.RehearsalFile
+	versions := ""
 	for _, p := range f.set.Projections() {
 		b := built[p.Name]
 		if version := b.Built.At(end).Version; b.AsBuilt && version != "" && version != p.Version {
-			files = append(files, *kept.files[p.Name+" "+version])
+			key := p.Name + " " + version
+			files, versions = append(files, *kept.files[key]), versions+key+"\n"
 		}
 	}
-	s := stretch{until: end, set: f.set}
-	if len(files) > 0 {
+	s, made := kept.sets[versions]
+	switch {
+	case made:
+	case len(files) == 0:
+		s.set = f.set
+	default:
 		var err error
 		if s.set, _, err = f.set.Changed(ctx, files); err != nil {
 			return err
@@ -81,6 +87,8 @@ func (r *Recording) addStretch(ctx context.Context, kept *keptVersions, built ma
 		s.first = len(r.Statements)
 		r.Statements = append(r.Statements, s.set.Statements()...)
 	}
+	kept.sets[versions] = s
+	s.until = end
 	f.stretches = append(f.stretches, s)
 	return nil
 }
@@ -90,6 +98,7 @@ func (r *Recording) addStretch(ctx context.Context, kept *keptVersions, built ma
 type keptVersions struct {
 	*Replayer
 	files map[string]*campaign.RehearsalFile
+	sets  map[string]stretch // those made of them, by their versions: two processes may have taken turns
 }
 
 // all reads the versions of a projection's ranges, and reports whether all can be replayed.

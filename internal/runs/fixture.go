@@ -97,7 +97,7 @@ func ReadFixture(from io.Reader) (f projection.Fixture, err error) {
 	}
 	for i := range f.Events {
 		for _, document := range []*json.RawMessage{&f.Events[i].Payload, &f.Events[i].Metadata, &f.Events[i].Tags} {
-			var compact bytes.Buffer // as it is in a journal, whoever formatted the file
+			var compact bytes.Buffer // as it is in a journal, however the file is formatted
 			if json.Compact(&compact, *document) == nil {
 				*document = compact.Bytes()
 			}

@@ -1,6 +1,7 @@
 package timetravel_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -59,4 +60,24 @@ func TestTravel_doubtsValuesOfAVersionThatIsNotKept(t *testing.T) {
 	t.Cleanup(travel.Close)
 	m := must.Get(travel.At(t.Context(), timetravel.ModelQuery{CampaignID: "a"}, wait)).Or(t)
 	must.Hold(t, strings.Contains(m.Tables[0].Doubt(), "may never have been there"), "the doubt: %q", m.Tables[0].Doubt())
+}
+
+// Two versions that took turns are each replayed with their own events.
+func TestTravel_replaysVersionsThatTookTurns(t *testing.T) {
+	t.Parallel()
+	p := dbtest.New(t)
+	twice := strings.ReplaceAll(enginetest.Accounts, "set spent = spent + 1", "\n  set spent = spent + 2")
+	one := accountsLoaded(t, p, enginetest.Accounts).Feed(enginetest.Opened("a", 10), enginetest.Spent("a", 1))
+	two := accountsLoaded(t, p, twice).Feed(enginetest.Spent("a", 1))
+	one.Feed(enginetest.Spent("a", 1))
+	two.Feed(enginetest.Spent("a", 1))
+	travel := timetravel.New(timetravel.Config{Store: two.Store, Set: two.Set})
+	t.Cleanup(travel.Close)
+	var values []string
+	for seq := int64(2); seq <= 5; seq++ {
+		m := must.Get(travel.At(t.Context(), timetravel.ModelQuery{CampaignID: "a", Seq: seq}, wait)).Or(t)
+		h := must.Get(travel.Cell(t.Context(), timetravel.ModelQuery{CampaignID: "a", Seq: seq, Row: m.Tables[0].Rows[0].Row}, "spent", wait)).Or(t)
+		values = append(values, fmt.Sprintf("%s by %d at %s", h.Cell.Value, h.SetBy.Version.Number, h.Cell.Statement))
+	}
+	must.Equal(t, values, []string{"1 by 1 at 00.sql:12", "3 by 2 at 00.sql:12", "4 by 1 at 00.sql:12", "6 by 2 at 00.sql:12"})
 }

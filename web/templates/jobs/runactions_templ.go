@@ -211,9 +211,9 @@ func OtherVersion(p ui.Page, projection, loaded string, b campaign.RowsBuilt) te
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var12 templ.SafeURL
-						templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewRun(replay.RunRequest{Kind: replay.RunVerify, All: true, Projections: []string{projection}, WithVersion: v.Version}))
+						templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(p.Links.NewRun(replay.CompareAll(projection, v.Version)))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/runactions.templ`, Line: 33, Col: 151}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/runactions.templ`, Line: 33, Col: 80}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 						if templ_7745c5c3_Err != nil {
@@ -226,7 +226,7 @@ func OtherVersion(p ui.Page, projection, loaded string, b campaign.RowsBuilt) te
 						var templ_7745c5c3_Var13 string
 						templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(v.Short())
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/runactions.templ`, Line: 33, Col: 213}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `jobs/runactions.templ`, Line: 33, Col: 142}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 						if templ_7745c5c3_Err != nil {
