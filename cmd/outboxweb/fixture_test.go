@@ -86,6 +86,7 @@ func TestReproduce_refusesOtherFiles(t *testing.T) {
 	reproduces(t, fixture, exitUsage, "does not end with the event that fails", `"seq": 1,
       "position"`, `"seq": 2,
       "position"`)
+	reproduces(t, fixture[:len(fixture)/2], exitUsage, "is not JSON, or its end is missing")
 	reproduces(t, "[]", exitUsage, "is not a fixture of form 1")
 	reproduces(t, "{}", exitUsage, "is not a fixture of form 1")
 }

@@ -88,9 +88,9 @@ func ReadFixture(from io.Reader) (f projection.Fixture, err error) {
 	switch {
 	case len(text) > fixtureFile:
 		return f, event.Setup("the file has more than %s", event.Bytes(fixtureFile))
-	case err != nil:
-		return f, event.Setup("the file is not JSON, or its end is missing: %v", err)
-	case f.Form != projection.FixtureForm:
+	case !json.Valid(text):
+		return f, event.Setup("the file is not JSON, or its end is missing")
+	case err != nil || f.Form != projection.FixtureForm:
 		return f, event.Setup("the file is not a fixture of form %d, which this version of outboxweb reads", projection.FixtureForm)
 	case n == 0 || n > fixtureEvents || len(f.Expected.Failures) == 0 || f.Events[n-1].Seq != f.Expected.Seq:
 		return f, event.Setup("the file does not end with the event that fails, or does not say how it fails")
