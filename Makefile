@@ -174,6 +174,10 @@ lint-api: ## check the API's document by Redocly's recommended rules (needs npx 
 rooms: ## print the lines of every room beside tools/budget, or beside revision BASE
 	@go run tools/rooms/main.go -base '$(BASE)'
 
+.PHONY: budget
+budget: ## grant every room in tools/budget what it has now; the commit says why
+	@go run tools/rooms/main.go -grant
+
 .PHONY: verify
 verify: ## check generated files, go.mod and vendored files, and that the tests pass in a clone that stands alone
 	.ci/verify
