@@ -45,6 +45,7 @@ func onlyAllowed(t *testing.T, allowed, found []scan) (idle []scan) {
 
 var sqliteScans = []scan{
 	{"SCAN projection_apply_outbox", "select event_type, count(*)", "as many rows as a sample of the backlog counts"},
+	{"SCAN loaded_sets", "distinct loaded", "one row for each deploy and projection"},
 	{"SCAN projection_loads", "projection_loads", "a few rows for each projection"},
 	{"SCAN (subquery", "as made", "their attempts"},
 	{"SCAN r", "r.failed_seq is null", "what shadow mode found, once per shared snapshot"},
@@ -233,6 +234,7 @@ var postgresScans = []scan{
 	{"seq scan of", "select distinct r.campaign_id", "wanted whole, by the check command only"},
 	{"seq scan of pg_", "pg_total_relation_size", "the catalog, for the page about this process"},
 	{"scan by events_pkey", "coalesce(max(position), 0) from events", "its last entry"},
+	{"seq scan of loaded_sets", "distinct loaded", "one row for each deploy and projection"},
 	{"seq scan of goose_db_version", "goose_db_version", "one row for each migration"},
 }
 
@@ -251,7 +253,8 @@ status = case when n = 1 and i % 400 = 0 then 'dead' when n = 1 and i % 200 = 0 
 	{"attempts", "4, 10000, 4", "1, 8", `seq = 1; at = i + n; attempt = n; error = 'boom'; fingerprint = 'boom'`},
 	{"audit_log", "1, 5000", "", `actor = 'ana'; via = 'page'; action = 'requeue'; campaign_id = 'x-' || i % 500; seq = 1; before = '{}'; after = '{}'; result = '{}';
 idempotency_key = case when i % 3 = 0 then 'k-' || i else '' end`},
-	{"applied_spans", "1, 1000", "1, 10", `first_seq = n; last_seq = n`},
+	{"applied_spans", "1, 1000", "1, 10", `first_seq = n; last_seq = n; loaded = 's-' || i % 7`},
+	{"loaded_sets", "1, 1000", "1, 3", `loaded = 's-' || i; projection = 'p-' || n; version = 'v-' || i`},
 	{"audit_log_rows", "1, 1000", "1, 10", `campaign_id = 'x-' || n; first_seq = 1; last_seq = 3`},
 	{"projection_loads", "1, 50", "1, 100", `projection = 'p-' || i; at = n; version = md5(cast(n as text))`},
 	{"samples", "1, 11000", "", ``},

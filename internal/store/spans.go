@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -111,11 +112,26 @@ func (p span) view() campaign.AppliedSpan {
 }
 
 const (
-	// Spans of a campaign, in the order in which they were applied.
-	selectAppliedSpans = `
+	// What each set applied of a campaign, from its first span to its last one: of all spans there are thousands.
+	selectSetSpans = `
+select min(s.first_seq), max(s.last_seq), min(s.began_at), max(s.ended_at), s.loaded
+from (select distinct loaded from loaded_sets) as sets
+cross join applied_spans s
+where s.campaign_id = $1
+  and s.loaded = sets.loaded
+  and s.first_seq in (
+    (select min(e.first_seq) from applied_spans e where e.campaign_id = $1 and e.loaded = sets.loaded),
+    (select max(e.first_seq) from applied_spans e where e.campaign_id = $1 and e.loaded = sets.loaded))
+group by s.loaded
+order by 4`
+
+	// The spans of some events of a campaign, in the order in which they were applied.
+	selectSpansWithin = `
 select first_seq, last_seq, began_at, ended_at, loaded
 from applied_spans
 where campaign_id = $1
+  and first_seq <= $2
+  and first_seq >= (select coalesce(max(e.first_seq), 0) from applied_spans e where e.campaign_id = $1 and e.first_seq < $3)
 order by ended_at, first_seq`
 
 	selectLoadedSet = `
@@ -132,24 +148,33 @@ func (s *Store) AppliedBy(ctx context.Context, campaignID string) (map[string]ca
 		if err != nil || !found {
 			return nil, err
 		}
-		spans, err := sqldb.All(t, func(row sqldb.Row) (p span, err error) {
-			err = row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.by.Loaded)
-			return p, err
-		}, selectAppliedSpans, campaignID)
-		if last, has := parseSpan(c.span); has {
-			spans = append(spans, last)
+		spans, err := sqldb.All(t, scanSetSpan, selectSetSpans, campaignID)
+		if err != nil {
+			return nil, err
+		}
+		last, _ := parseSpan(c.span)
+		spans = append(spans, last)
+		if from, to := overlap(spans); from <= to {
+			within, err := sqldb.All(t, scanSetSpan, selectSpansWithin, campaignID, to, from)
+			if err != nil {
+				return nil, err
+			}
+			spans = append(append(spans, within...), last)
 		}
 		by, sets := map[string]campaign.BuiltRanges{}, map[string]map[string]string{}
 		for _, p := range spans {
 			set, known := sets[p.by.Loaded]
-			if !known && err == nil {
+			if !known {
 				set = map[string]string{}
-				err = t.Each(func(row sqldb.Row) error {
+				err := t.Each(func(row sqldb.Row) error {
 					var projection, version string
 					err := row.Scan(&projection, &version)
 					set[projection] = version
 					return err
 				}, selectLoadedSet, p.by.Loaded)
+				if err != nil {
+					return nil, err
+				}
 				sets[p.by.Loaded] = set
 			}
 			began, ended := sqldb.At(p.began), sqldb.At(p.ended)
@@ -157,8 +182,26 @@ func (s *Store) AppliedBy(ctx context.Context, campaignID string) (map[string]ca
 				by[name] = by[name].With(campaign.BuiltRange{FirstSeq: p.first, LastSeq: p.last, LoadedVersion: campaign.LoadedVersion{Version: version}, BeganAt: &began, EndedAt: &ended})
 			}
 		}
-		return by, err
+		return by, nil
 	})
+}
+
+func scanSetSpan(row sqldb.Row) (p span, err error) {
+	err = row.Scan(&p.first, &p.last, &p.began, &p.ended, &p.by.Loaded)
+	return p, err
+}
+
+// overlap returns the events from the first to the last that more than one span has; from is after to without any.
+func overlap(spans []span) (from, to int64) {
+	from = math.MaxInt64
+	for i, a := range spans {
+		for _, b := range spans[:i] {
+			if first, last := max(a.first, b.first), min(a.last, b.last); first <= last {
+				from, to = min(from, first), max(to, last)
+			}
+		}
+	}
+	return from, to
 }
 
 // spansSearched is how many spans are searched for an event. A later span begins before an

@@ -9,6 +9,8 @@ create table loaded_sets (
 -- What the process that applied the events had loaded; empty where it is not known.
 alter table applied_spans add column loaded text collate "C" not null default '';
 
+create index applied_spans_by_set on applied_spans (campaign_id, loaded, first_seq);
+
 -- The versions of a projection are numbered in the order in which they were loaded first.
 alter table projection_loads add column number bigint not null default 0;
 
