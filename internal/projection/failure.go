@@ -3,6 +3,9 @@ package projection
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
 )
@@ -104,6 +107,7 @@ type ComparedColumn struct {
 	Value, Existing  json.RawMessage
 	Refused, Missing bool
 	Computed         bool // of a column of the constraint: Value is an input of what is written
+	whole            bool // what is written is what the event binds
 }
 
 // Compared lists the columns of the failed statement, those that were refused first.
@@ -116,7 +120,7 @@ func (f ExplainedFailure) Compared() []ComparedColumn {
 			names = []string{"–"}
 		}
 		for _, name := range names {
-			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: v.Value, Missing: v.Missing, Computed: f.keyed(name) && slices.Contains(v.Computed, name),
+			all = append(all, ComparedColumn{Name: name, Binding: v.Name, Value: asTime(v.Name, v.Value), Missing: v.Missing, Computed: f.keyed(name) && slices.Contains(v.Computed, name), whole: !slices.Contains(v.Computed, name),
 				Refused: same && (v.Missing || v.Refused && f.keyed(name))})
 		}
 	}
@@ -126,11 +130,22 @@ func (f ExplainedFailure) Compared() []ComparedColumn {
 			if i < 0 {
 				i, all = len(all), append(all, ComparedColumn{Name: field.Name, Refused: same && f.keyed(field.Name)})
 			}
-			all[i].Existing = field.Value
+			if all[i].Existing = field.Value; all[i].whole {
+				all[i].Existing = asTime(all[i].Binding, field.Value)
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b ComparedColumn) int { return event.Truth(b.Refused) - event.Truth(a.Refused) })
 	return all
+}
+
+// asTime is the value of a binding; a time instead of the microseconds since 1970 that files bind.
+func asTime(binding string, value json.RawMessage) json.RawMessage {
+	micros, err := strconv.ParseInt(string(value), 10, 64)
+	if name := strings.TrimSuffix(binding, "!"); err != nil || name != ":occurred_at" && name != ":recorded_at" {
+		return value
+	}
+	return json.RawMessage(strconv.Quote(timeText(time.UnixMicro(micros))))
 }
 
 // keyed reports whether a column belongs to the constraint that refused the values.

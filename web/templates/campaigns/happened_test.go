@@ -124,15 +124,15 @@ func TestComparedColumns_joinTheValuesWithTheRowThatIsThere(t *testing.T) {
 	t.Parallel()
 	f := projection.ExplainedFailure{Constraint: &projection.Constraint{Columns: []string{"user_id"}},
 		Statement: &projection.FailedStatement{Values: []projection.BoundValue{
-			{Name: ":occurred_at", Value: []byte("1"), Columns: []string{"created_at", "updated_at"}},
+			{Name: ":occurred_at!", Value: []byte("1764550800000001"), Columns: []string{"created_at", "updated_at"}, Computed: []string{"updated_at"}},
 			{Name: ":payload.user_id", Value: []byte(`"u"`), Columns: []string{"user_id"}, Refused: true},
 			{Name: ":payload.x", Missing: true, Columns: nil}}},
-		Existing: &projection.ExistingRow{Fields: []projection.Field{{Name: "user_id", Value: []byte(`"u"`)}, {Name: "created_at", Value: []byte("2")}, {Name: "name", Value: []byte(`"Imke"`)}}}}
+		Existing: &projection.ExistingRow{Fields: []projection.Field{{Name: "user_id", Value: []byte(`"u"`)}, {Name: "created_at", Value: []byte("2000000")}, {Name: "updated_at", Value: []byte("2")}, {Name: "name", Value: []byte(`"Imke"`)}}}}
 	var got []string
 	for _, c := range f.Compared() {
 		got = append(got, fmt.Sprintf("%s %s %s %s %t", c.Name, c.Binding, c.Value, c.Existing, c.Refused))
 	}
-	want := `user_id :payload.user_id "u" "u" true|– :payload.x   true|created_at :occurred_at 1 2 false|updated_at :occurred_at 1  false|name   "Imke" false`
+	want := `user_id :payload.user_id "u" "u" true|– :payload.x   true|created_at :occurred_at! "2025-12-01T01:00:00.000001Z" "1970-01-01T00:00:02Z" false|updated_at :occurred_at! "2025-12-01T01:00:00.000001Z" 2 false|name   "Imke" false`
 	must.Equal(t, strings.Join(got, "|"), want)
 	f.Statement.Lines = []projection.SourceLine{{Number: 1, Text: "  trim(:payload.user_id!),", Failed: true}, {Number: 2, Text: "  :payload.user_id_2", Failed: true}, {Number: 3, Text: "end"}}
 	for i, mark := range []string{"✕ 1", "▸ 2", "  3"} {
