@@ -49,10 +49,13 @@ var alertWhats = []alertWhat{
 	{AlertRule{What: AlertRejected, For: time.Minute}, "rejected row", "rejected rows", " of a source", ""},
 	{AlertRule{What: AlertSource, For: 2 * time.Minute}, "", "", "a source is not read", "source {key} is read again, or no longer used"},
 	{AlertRule{What: AlertQuarantine, For: time.Minute}, "", "", "a projection is quarantined", "projection {key} is not quarantined in any campaign"},
-	{AlertRule{What: AlertFailedRun}, "", "", "a run has failed", "the failed {key} run was resumed or repeated"},
+	{AlertRule{What: AlertFailedRun}, "", "", "a run has failed", "the failed {key} run was resumed or repeated, or a verify found all of it right"},
 	{AlertRule{What: AlertPaused, For: 8 * time.Hour}, "", "", "a campaign, projection or publisher is paused", "the pause is over"},
 	{AlertRule{What: AlertDatabase, For: time.Minute, Urgent: true}, "", "", "something is wrong with a database itself", "the fault {key} is over"},
 }
+
+// wider is what tells of the same incident: whoever is told of that is not told of this too.
+var wider = map[AlertWhat]AlertWhat{AlertDeadRows: AlertBlocked, AlertOldest: AlertNoProgress}
 
 // Counts reports whether causes count rows or campaigns.
 func (w AlertWhat) Counts() bool { return w.described().one != "" }

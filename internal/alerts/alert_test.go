@@ -227,7 +227,7 @@ func TestAlertRule_saysWhatIsOver(t *testing.T) {
 	}{
 		{alerts.AlertDrift, f(), "no campaign differs from the journal"},
 		{alerts.AlertDrift, left, "1 campaign still differs from the journal"},
-		{alerts.AlertBlocked, left, "2 campaigns still blocked"},
+		{alerts.AlertBlocked, left, "2 campaigns still blocked, of up to 9 that the rule allows"},
 		{alerts.AlertOldest, left, "3 events not applied yet"},
 		{alerts.AlertNoProgress, f(), "every event is applied"},
 		{alerts.AlertDatabase, left, "the fault t/p is over"},

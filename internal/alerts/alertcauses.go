@@ -176,5 +176,9 @@ func (r AlertRule) Calm(f facts.Facts, a Alert) string {
 	if n == 0 {
 		return none
 	}
-	return event.Count(n, one, many)
+	calm := event.Count(n, one, many)
+	if r.Over > 0 {
+		calm += ", of up to " + event.Number(r.Over) + " that the rule allows"
+	}
+	return calm
 }

@@ -22,6 +22,7 @@ type evaluation struct {
 
 	facts  facts.Facts
 	mutes  []AlertMute
+	states []Alert        // as the last evaluation left them
 	firing map[string]int // causes by rule
 }
 
@@ -30,20 +31,20 @@ func (e *evaluation) run(facts facts.Facts) error {
 	if err := e.begin(); err != nil {
 		return err
 	}
-	states, err := readStates(e.tx)
-	if err != nil {
+	var err error
+	if e.states, err = readStates(e.tx); err != nil {
 		return err
 	}
 	if e.mutes, err = readMutes(e.tx, e.micros); err != nil {
 		return err
 	}
 	for _, rule := range e.Alerts.Rules {
-		of := slices.DeleteFunc(slices.Clone(states), func(a Alert) bool { return a.Rule != rule.Name })
+		of := slices.DeleteFunc(slices.Clone(e.states), func(a Alert) bool { return a.Rule != rule.Name })
 		if err := e.rule(rule, of); err != nil {
 			return err
 		}
 	}
-	return e.prune(states)
+	return e.prune(e.states)
 }
 
 // begin checks the lease, and finds out whether anything moved since the last evaluation.
@@ -101,7 +102,11 @@ func (e *evaluation) next(rule AlertRule, before Alert, cause *AlertCause) error
 		cause.Error = sqldb.Clip(e.Alerts.Hide(cause.Error), errorKept)
 		cause.Sentence, cause.Owner = e.Alerts.Hide(cause.Sentence), e.Alerts.Hide(cause.Owner)
 	}
-	a, kind := before.Next(rule, cause, !MutedUntil(e.mutes, rule.Name, e.now).IsZero(), e.now)
+	part := slices.ContainsFunc(e.Alerts.Rules, func(w AlertRule) bool { return e.tells(w, rule) })
+	if part && !before.Told && before.Status != "" && before.Status != AlertOK {
+		before.Status, before.Held = AlertPending, 0 // what is left of it has to hold anew
+	}
+	a, kind := before.Next(rule, cause, part || e.muted(rule), e.now)
 	if a.Status == AlertFiring {
 		e.firing[rule.Name]++
 	}
@@ -119,6 +124,18 @@ func (e *evaluation) next(rule AlertRule, before Alert, cause *AlertCause) error
 		return nil
 	}
 	return saveState(e.tx, a)
+}
+
+func (e *evaluation) muted(rule AlertRule) bool {
+	return !MutedUntil(e.mutes, rule.Name, e.now).IsZero()
+}
+
+// tells reports whether a wider rule finds the incident of another one, and tells everybody whom that would tell, no
+// later.
+func (e *evaluation) tells(w, rule AlertRule) bool {
+	fires := slices.ContainsFunc(e.states, func(a Alert) bool { return a.Rule == w.Name && a.Status == AlertFiring })
+	return w.What == wider[rule.What] && (fires || w.For <= rule.For) && !e.muted(w) && len(w.Causes(e.facts)) > 0 &&
+		!slices.ContainsFunc(rule.To, func(receiver string) bool { return !slices.Contains(w.To, receiver) })
 }
 
 // errorKept is the maximum length of a cause's error in its state, in bytes.

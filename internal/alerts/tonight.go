@@ -35,7 +35,7 @@ func (a *Alerts) Tonight(ctx context.Context, s campaign.Summary) (campaign.Toni
 // told says who is told, and how it went the last time.
 func (a *Alerts) told(receivers []AlertReceiver, now time.Time) string {
 	if len(receivers) == 0 {
-		return "Nobody would be told: no receiver of alerts is configured."
+		return "Nobody would be told: the configuration of this process has no receiver of alerts."
 	}
 	var said []string
 	for _, r := range receivers {

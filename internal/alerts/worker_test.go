@@ -63,7 +63,7 @@ func TestWorker_tellsOfAProblemItsGrowthAndItsEnd(t *testing.T) {
 func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config := hook(w, `dead_rows: off`)
+	config := hook(w)
 	f := open(t, config)
 	f.dead(25)
 	f.pass(6 * time.Minute)
@@ -82,6 +82,40 @@ func TestWorker_goesOnWithWhatAnotherProcessTold(t *testing.T) {
 	two.pass(5 * time.Minute)
 	last := w.got[len(w.got)-1]
 	must.Hold(t, w.kinds() == "firing reminder resolved" && *last.Ended == 40 && w.got[1].Title == "Still: 40 of 40 campaigns are blocked by a permanently failed event" && *w.got[1].Before == 25, "sent %q: %+v", w.kinds(), w.got)
+}
+
+// Dead rows and the campaigns that they block are one incident: what is left of it once the number is allowed
+// again is told then, and who is told of one of them only is told of that.
+func TestWorker_tellsAnIncidentOnce(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t), newWorld(t)
+	rules := func(to string) string {
+		return strings.Replace(hook(w, `dead_rows: {to: [hook`+to+`]}`), "receivers: {", `receivers: {other: {url: "`+other.URL+`", allow_private: true}, `, 1)
+	}
+	f := open(t, rules(""))
+	titles := func(w *world) (all string) {
+		for _, m := range w.got {
+			all += m.Title + "; "
+		}
+		return all
+	}
+	f.dead(12)
+	f.pass(7 * time.Minute)
+	must.Equal(t, titles(w), "12 of 40 campaigns are blocked by a permanently failed event; ")
+	f.dead(4)
+	f.pass(4 * time.Minute)
+	must.Equal(t, titles(w), "12 of 40 campaigns are blocked by a permanently failed event; ")
+	f.pass(3 * time.Minute)
+	must.Hold(t, strings.Contains(titles(w), "; 4 rows are dead; ") && strings.Contains(titles(w), "; Resolved after "), "sent %q", titles(w))
+	f = open(t, rules(", other"))
+	f.dead(12)
+	f.pass(7 * time.Minute)
+	must.Equal(t, titles(other), "12 rows are dead; ")
+	last := newWorld(t)
+	f = open(t, hook(last, `blocked_campaigns: {for: 1h}`))
+	f.dead(12)
+	f.pass(7 * time.Minute)
+	must.Equal(t, titles(last), "12 rows are dead; ", "which is not told an hour late")
 }
 
 // A number begins to be too high when it is exceeded, not when the first of what it counts came to be.

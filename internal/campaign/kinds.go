@@ -31,7 +31,6 @@ var (
 	FindsOutdated     = kind(finding.Finding{Kind: "outdated_drift", Level: finding.Warn, Short: "outdated drift", Guide: "operating#a-projection-is-wrong", Page: "/campaigns?state=drifted", Link: "Show campaigns"}, "drift")
 	FindsOtherVersion = kind(finding.Finding{Kind: "other_version", Level: finding.Warn, Short: "other versions", Guide: "operating#a-projection-file-changes", Page: "/projections", Link: "Show projections"})
 	FindsNotLoaded    = kind(finding.Finding{Kind: "not_loaded", Level: finding.Warn, Short: "projection not loaded", Many: "projections are not loaded any more: their rows are not updated, and not verified", Page: "/projections", Link: "Show projection"})
-	FindsCorrected    = kind(finding.Finding{Kind: "counts_corrected", Level: finding.Warn, Short: "counts corrected"})
 	FindsUnreadable   = kind(finding.Finding{Kind: "unreadable", Level: finding.Warn, Short: "projections unread"})
 	FindsFailedRun    = kind(finding.Finding{Kind: "failed_run", Level: finding.Warn, Short: "run failed", Many: "runs failed lately and were not repeated", Does: "Read why it failed, fix that, then resume the run.", Guide: "operating#a-run-does-not-complete", Page: "/runs", Link: "See why"}, "failed_run")
 	FindsPaused       = kind(finding.Finding{Kind: "paused_projection", Level: finding.Warn, Short: "projection paused", Many: "projections are paused", Page: "/projections", Link: "Show projection"}, "paused")

@@ -78,9 +78,6 @@ func (f Facts) rowFindings() (all finding.List) {
 	if n := s.Counts.Failed; n > 0 {
 		all = append(all, f.Caused(campaign.Found(campaign.FindsFailing, "", n, event.Count(n, "row has failed and will be retried", "rows have failed and will be retried")), func(g campaign.ErrorGroup) int64 { return g.Failed }))
 	}
-	if n := s.Drift; n > 0 {
-		all = append(all, campaign.Found(campaign.FindsCorrected, "", n, "The self-check corrected the counts of "+campaign.Campaigns(n)+" since the start"))
-	}
 	if n := s.Campaigns.Paused; n > 0 {
 		all = append(all, campaign.Found(campaign.FindsPausedHere, "", n, campaign.OfTotal(n, s.Campaigns.Total)+" paused"+s.PauseEnds.Campaigns()))
 	}

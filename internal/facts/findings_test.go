@@ -58,6 +58,7 @@ func TestFind_worstFirst(t *testing.T) {
 		{"blocked", campaign.Summary{Worker: worker, Campaigns: campaign.CampaignCounts{Total: 60, Blocked: 40, Drifted: 3}, Counts: campaign.Counts{Failed: 5}}, "bad", "40 of 60 campaigns are blocked by a permanently failed event.", "40 blocked", "dead-heads-grow"},
 		{"unverifiable", campaign.Summary{Worker: worker, Campaigns: campaign.CampaignCounts{Total: 9, Unverifiable: 2}}, "bad", "2 campaigns could not be verified: replaying the events failed.", "2 unverifiable", "when-a-campaign"},
 		{"drifted", campaign.Summary{Worker: worker, Campaigns: campaign.CampaignCounts{Total: 9, Drifted: 3, OutdatedDrift: 2}}, "bad", "Live rows of 1 campaign differ from the journal.", "1 drifted", "a-projection-is-wrong"},
+		{"counts corrected", campaign.Summary{Worker: worker, Campaigns: campaign.CampaignCounts{Total: 9}, Drift: 2}, "ok", "All 9 campaigns", "", ""},
 		{"a projection and a campaign paused", campaign.Summary{Worker: worker, Campaigns: campaign.CampaignCounts{Total: 9, Paused: 1}, Held: []campaign.HeldProjection{{Projection: "stock", Paused: &campaign.Pause{}}}}, "warn",
 			"Projection stock is paused for all campaigns.", "projection paused", ""},
 		{"campaigns paused", campaign.Summary{Worker: worker, Campaigns: campaign.CampaignCounts{Total: 9, Paused: 3}}, "warn", "3 of 9 campaigns are paused.", "3 paused", "lag-rises"},
@@ -204,8 +205,12 @@ func TestFind_failedRunsAreThoseThatNoLaterRunRepeats(t *testing.T) {
 		"before one elsewhere":            {[]replay.Run{later(func(r *replay.Run) { r.CampaignIDs = []string{"b"} }), rebuild}, 1},
 		"before one of other projections": {[]replay.Run{later(func(r *replay.Run) { r.Projections = []string{"seats"} }), rebuild}, 1},
 		"before one of another kind":      {[]replay.Run{later(func(r *replay.Run) { r.Kind = replay.RunVerify }), rebuild}, 1},
-		"long ago":                        {[]replay.Run{later(func(r *replay.Run) { r.Status, r.FinishedAt = replay.RunFailed, &longAgo })}, 0},
-		"cancelled":                       {[]replay.Run{later(func(r *replay.Run) { r.Status, r.FinishedAt = replay.RunCancelled, &recently })}, 0},
+		"before all was found right":      {[]replay.Run{later(func(r *replay.Run) { r.Kind, r.Verdict = replay.RunVerify, campaign.VerdictMatch }), rebuild}, 0},
+		"before another version was right": {[]replay.Run{later(func(r *replay.Run) {
+			r.Kind, r.Verdict, r.With = replay.RunVerify, campaign.VerdictMatch, map[string]string{"revenue": "v1"}
+		}), rebuild}, 1},
+		"long ago":  {[]replay.Run{later(func(r *replay.Run) { r.Status, r.FinishedAt = replay.RunFailed, &longAgo })}, 0},
+		"cancelled": {[]replay.Run{later(func(r *replay.Run) { r.Status, r.FinishedAt = replay.RunCancelled, &recently })}, 0},
 	} {
 		must.Equal(t, len(Facts{Summary: campaign.Summary{Held: []campaign.HeldProjection{}, Worker: campaign.WorkerSummary{Running: true}}, Runs: c.latest}.Judged(*minutesOn(0)).Findings), c.want, name, "findings")
 	}

@@ -37,9 +37,10 @@ func RunFindings(latest []Run, now time.Time) (all finding.List) {
 	return all
 }
 
-// repeatedBy reports whether a later run does the same, whatever becomes of it.
+// repeatedBy reports whether a later run does the same, whatever becomes of it, or found all of it right.
 func (r Run) repeatedBy(later Run) bool {
 	missing := func(name string) bool { return !slices.Contains(later.Projections, name) }
 	within := later.All || !r.All && !slices.ContainsFunc(r.CampaignIDs, func(id string) bool { return !slices.Contains(later.CampaignIDs, id) })
-	return later.Kind == r.Kind && within && !slices.ContainsFunc(r.Projections, missing)
+	right := later.Kind == RunVerify && later.Status == RunCompleted && later.Verdict == campaign.VerdictMatch && len(later.With) == 0
+	return (later.Kind == r.Kind || right) && within && !slices.ContainsFunc(r.Projections, missing)
 }
