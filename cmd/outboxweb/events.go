@@ -26,7 +26,7 @@ type eventsCmd struct {
 
 func (c *eventsCmd) check() (err error) {
 	if f := c.Filter; c.Follow && (!f.Tails() || c.Until != "" || f.Settled) {
-		return usagef("--follow is for the newest events, by campaign, type, entity, request or tag: not with --q, --actor-id, --session-id, --until, --time and --settled")
+		return usagef("--follow is for the newest events, by campaign, type, entity, request, tag or publisher: not with --q, --actor-id, --session-id, --until, --time and --settled")
 	}
 	if c.Filter.Time == "recorded" {
 		c.Filter.Time = "" // the default

@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"internal/worker":                 {"internal/event", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/outbox", "internal/maintenance", "internal/projection", "internal/loop", "internal/metrics", "internal/redact"},
 	"internal/maintenance":            {"internal/event", "internal/operator", "internal/campaign", "internal/sqldb", "internal/readmodel", "internal/store", "internal/outbox"},
 	"internal/operations":             {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/samples", "internal/store", "internal/outbox", "internal/loop"},
-	"internal/search":                 {"internal/event", "internal/campaign", "internal/sqldb", "internal/store"},
+	"internal/search":                 {"internal/operator", "internal/subscription", "internal/event", "internal/campaign", "internal/sqldb", "internal/store"},
 	"internal/tokens":                 {"internal/event", "internal/operator", "internal/sqldb", "internal/store"},
 	"internal/runs":                   {"internal/event", "internal/database", "internal/operator", "internal/campaign", "internal/replay", "internal/sqldb", "internal/readmodel", "internal/store", "internal/outbox", "internal/projection", "internal/loop", "internal/search"},
 	"internal/timetravel":             {"internal/event", "internal/campaign", "internal/store", "internal/projection", "internal/runs"},
@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 
 	"web/templates/ui":          {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/replay", "internal/request", "web/static", "docs", "internal/alerts", "internal/operations", "internal/projection", "internal/samples", "internal/search", "internal/timetravel"},
 	"web/templates/charts":      {"internal/event", "internal/operator", "internal/campaign", "web/templates/ui", "internal/publishing", "internal/samples"},
-	"web/templates/delivery":    {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "web/templates/ui", "web/templates/charts", "internal/publishing", "internal/samples"},
+	"web/templates/delivery":    {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/subscription", "internal/inbound", "web/templates/ui", "web/templates/charts", "internal/publishing", "internal/samples", "internal/search"},
 	"web/templates/jobs":        {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "web/templates/ui", "internal/operations", "internal/projection", "internal/timetravel"},
 	"web/templates/projections": {"internal/event", "internal/operator", "internal/campaign", "internal/replay", "web/templates/ui", "web/templates/charts", "web/templates/jobs", "internal/samples"},
 	"web/templates/campaigns":   {"internal/event", "internal/finding", "internal/operator", "internal/campaign", "internal/replay", "web/templates/ui", "web/templates/charts", "web/templates/jobs", "web/templates/projections", "internal/operations", "internal/projection", "internal/samples", "internal/search", "internal/timetravel"},

@@ -102,8 +102,9 @@ func newSiteWith(t testing.TB, sub dbtest.Pair, o store.Options, change ...func(
 	t.Cleanup(func() { must.OK(t, s.store.Close()) })
 	s.kit = storetest.Around(t, s.store, sub, nil)
 	s.operations, s.runs, s.tokens = operations.New(s.kit.Queue, s.kit.Samples), runs.New(s.kit.Queue), tokens.New(s.store)
+	publishers := publishing.NewProgress(s.store)
 	c := Config{
-		Queue: s.kit.Queue, Samples: s.kit.Samples, Search: search.New(s.store), Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishing.NewProgress(s.store), Intake: intake.New(s.store), Mode: campaign.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
+		Queue: s.kit.Queue, Samples: s.kit.Samples, Operations: s.operations, Runs: s.runs, Tokens: s.tokens, Publishers: publishers, Search: search.New(s.store, publishers.Publisher), Intake: intake.New(s.store), Mode: campaign.ModeOutbox, Version: "test", Metrics: metrics.New(s.store.Summary), Now: now,
 		Logger: slog.New(slog.DiscardHandler),
 		Projections: []campaign.ProjectionInfo{{Name: "campaigns", Version: "v1", Tables: []string{"campaigns"},
 			EventTypes: []string{"campaign.created"}, OnFailure: "block", Source: "builtin:campaigns"}},

@@ -165,7 +165,10 @@ func (s *site) placed(id string, more ...func(*event.Event)) {
 func TestSearch_leadsToTheOnlyThingNamedOrOffersWhatATextMayMean(t *testing.T) {
 	s := ownSite(t).trouble()
 	s.placed("17", func(e *event.Event) { e.EventID = "ev-17" })
-	for text, want := range map[string]string{"c-1": "/campaigns/c-1", " c-1/2 ": "/campaigns/c-1/events/2", "ev-17": "/campaigns/orders/events/1",
+	s.placed("c-9", func(e *event.Event) { e.CampaignID, e.CorrelationID = "c-9", "flow-9" })
+	s.submit("/campaigns/c-9/pause", "reason=x")
+	request := decodeAs[items[operator.AuditEntry]](t, s.get(apiPrefix+"/audit?campaign=c-9").want(t, 200)).Items[0].RequestID
+	for text, want := range map[string]string{"c-9": "/campaigns/c-9", "flow-9": "/events?q=flow-9", request: "/audit?request_id=" + request, "c-1": "/campaigns/c-1", " c-1/2 ": "/campaigns/c-1/events/2", "ev-17": "/campaigns/orders/events/1",
 		"order 17": "/events?entity_id=17&entity_type=order", "req-17": "/events?request_id=req-17", "": "/events"} {
 		s.get("/search?q="+url.QueryEscape(text)).want(t, http.StatusSeeOther).header(t, "Location", want)
 	}

@@ -6,13 +6,16 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/operations"
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/replay"
+	"github.com/outboxweb/outboxweb/internal/request"
 	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/web/templates/campaigns"
 	"github.com/outboxweb/outboxweb/web/templates/ui"
@@ -160,8 +163,11 @@ func (c *Config) Find(ctx context.Context, text string) (search.Findings, error)
 		}
 		f.Found = append(f.Found, some...)
 	}
+	if len(f.Found) == 0 {
+		f.Found, err = c.findText(ctx, f.Asked)
+	}
 	f.Found = search.SortFindings(f.Found)
-	return f, nil
+	return f, err
 }
 
 // findNamed finds publishers and sources by a part of their names.
@@ -186,13 +192,31 @@ func (c *Config) findNamed(ctx context.Context, a search.Asked) (found []search.
 	return found, err
 }
 
-// findActor finds who is named whole and has done something.
-func (c *Config) findActor(ctx context.Context, a search.Asked) ([]search.Finding, error) {
-	acts, err := c.Queue.LatestActs(ctx, operator.AuditFilter{Actor: a.Named(), Limit: 1})
-	if err != nil || len(acts) == 0 {
-		return nil, err
+// findActor finds who is named whole and has done something, and what was done by a request.
+func (c *Config) findActor(ctx context.Context, a search.Asked) (found []search.Finding, err error) {
+	for _, f := range []operator.AuditFilter{{Actor: a.Named()}, {RequestID: a.Named()}} {
+		page := campaign.PagePath(request.Values(f), "audit")
+		f.Limit = 1
+		acts, err := c.Queue.LatestActs(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if len(acts) > 0 {
+			found = append(found, search.Finding{Kind: search.FoundActor, Certain: true, Name: a.Named(), Page: page,
+				Note: "last at " + acts[0].At.UTC().Format("Jan 2 15:04 UTC")})
+		}
 	}
-	return []search.Finding{{Kind: search.FoundActor, Certain: true, Name: a.Named(), Note: "last at " + acts[0].At.UTC().Format("Jan 2 15:04 UTC")}}, nil
+	return found, nil
+}
+
+// findText finds what nothing is named by in the latest events, such as a correlation id.
+func (c *Config) findText(ctx context.Context, a search.Asked) (found []search.Finding, err error) {
+	f := search.EventFilter{Q: a.Named(), Shown: c.Redact, Limit: 1, Within: 50 * time.Millisecond}
+	page, err := c.Search.Events(ctx, f)
+	if len(page.Items) > 0 {
+		found = []search.Finding{{Kind: search.FoundText, Certain: true, Name: a.Named(), Events: search.EventFilter{Q: a.Named()}, Note: "the latest is event " + strconv.FormatInt(page.Items[0].Seq, 10) + " of " + page.Items[0].CampaignID}}
+	}
+	return found, err
 }
 
 // findRejections finds rejected rows of sources. The page of a campaign that is found too names its own.

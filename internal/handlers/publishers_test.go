@@ -18,6 +18,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/publishing"
 	"github.com/outboxweb/outboxweb/internal/redact"
+	"github.com/outboxweb/outboxweb/internal/search"
 	"github.com/outboxweb/outboxweb/internal/storetest"
 	"github.com/outboxweb/outboxweb/internal/subscription"
 )
@@ -71,6 +72,26 @@ values ('a', 'well', $1, '{"event_types":["*"]}', 10, 4, 1, 1, 'w', 410244480000
 		lacks(t, `data-testid="publisher-resume"`, `data-testid="publisher-reset"`, `data-testid="publisher-skip"`, `id="error"`, "/operating#")
 	s.get("/publishers/a/well?span=year").want(t, 422)
 	s.get("/instances").want(t, 200, `href="/publishers/scenes/archive"`)
+}
+
+// What a publisher delivered is a list of events like any other, up to where it is; the list of one campaign too.
+func TestEvents_areThoseThatAPublisherDelivered(t *testing.T) {
+	s := ownSite(t).seed("c-1", "scene.a", "x", "scene.b", "scene.c").withPublisher(3)
+	s.kit.Exec(`update publisher_progress set delivered_position = 3`)
+	const list = "/events?publisher=scenes%2Farchive"
+	s.get(archivePage).want(t, 200, `href="`+list+`"`)
+	s.get(list).want(t, 200, `href="/campaigns/c-1/events/1"`, `href="/campaigns/c-1/events/3"`, `hx-get="`+list).lacks(t, `href="/campaigns/c-1/events/2"`, `href="/campaigns/c-1/events/4"`)
+	for _, more := range []string{"", "&campaign=c-1"} {
+		found := decodeAs[search.FoundEvents](t, s.get(apiPrefix+list+more).want(t, 200)).Items
+		must.Need(t, len(found) == 2, "%s: found %+v", more, found)
+		must.Hold(t, found[0].Seq == 3 && found[1].Seq == 1, "%s: found %+v", more, found)
+	}
+	s.kit.Exec(`update publisher_progress set position = 4, delivered_position = 1`) // what follows it was not of its topic
+	found := decodeAs[search.FoundEvents](t, s.get(apiPrefix+list).want(t, 200))
+	must.Hold(t, len(found.Items) == 1 && found.Looked.First == 1, "found %+v", found)
+	s.get(apiPrefix+"/events?publisher=scenes%2Fother").want(t, 422, "no publisher scenes/other")
+	s.get(apiPrefix+list+"&settled=true").want(t, 422, "by text, time or publisher")
+	s.get("/events?publisher=archive").want(t, 422, "write TOPIC/PUBLISHER")
 }
 
 // The next event wakes a publisher; after an error nothing but the next attempt does. What it said of its health is as old as it is, and a call

@@ -3,11 +3,13 @@ package search
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
+	"github.com/outboxweb/outboxweb/internal/operator"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
 	"github.com/outboxweb/outboxweb/internal/store"
 )
@@ -113,6 +115,19 @@ func (s *Search) Events(ctx context.Context, f EventFilter) (FoundEvents, error)
 	}
 	if f.Impossible() {
 		return page, nil
+	}
+	if f.Publisher != "" {
+		name, err := operator.ParseSubscriptionName(f.Publisher)
+		if err != nil {
+			return page, err
+		}
+		if f.by, err = s.publisher(ctx, name); errors.Is(err, event.ErrNotFound) {
+			err = event.Invalid("publisher", "%v", err)
+		}
+		if err != nil {
+			return page, err
+		}
+		f.Within = cmp.Or(f.Within, searchTime/4) // a page of them is read again and again
 	}
 	var settled *int64
 	if f.Settled { // before the events: one between the two conflicts with the append
@@ -239,6 +254,9 @@ func searchBounds(t *store.Tx, w eventWalk, f EventFilter) (low, high int64, err
 		}
 	} else if high, err = t.HeadPosition(); err != nil {
 		return 0, 0, err
+	}
+	if f.Publisher != "" && !w.bySeq {
+		high = min(high, f.by.Position, f.by.DeliveredPosition)
 	}
 	head := high
 	if f.Occurred() { // an event may have occurred long before it was recorded

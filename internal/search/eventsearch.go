@@ -10,6 +10,7 @@ import (
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/sqldb"
+	"github.com/outboxweb/outboxweb/internal/subscription"
 )
 
 // EventFilter selects events of the whole journal for a page. Zero fields select all.
@@ -24,6 +25,8 @@ type EventFilter struct {
 	RequestID  string `json:"request_id" validate:"id" column:"request_id" label:"Request id" hint:"exact id" placeholder:"ID" help:"Events of this request."`
 	SessionID  string `json:"session_id" validate:"id" column:"session_id" label:"Session id" hint:"exact id" placeholder:"ID" help:"Events of this session."`
 	Tag        string `json:"tag" validate:"text,maxbytes=500" label:"Tag" hint:"name=value" placeholder:"NAME=VALUE" help:"Events with this tag."` // name=value
+	// TOPIC/PUBLISHER: events that it has delivered, or that an operator made it pass over
+	Publisher string `json:"publisher" validate:"id" label:"Delivered by" hint:"topic/publisher" placeholder:"TOPIC/PUBLISHER" help:"Events that this publisher has delivered, or that an operator made it pass over."`
 	// part of the payload, the metadata, the tags or an id; upper and lower case differ
 	Q string `json:"q" validate:"id" label:"Text" hint:"part of payload, tags or an id; case matters" placeholder:"TEXT" help:"Events with this text in the payload, the metadata, the tags or an id; upper and lower case differ."`
 	// events recorded at or after this: RFC 3339, a date (UTC), or relative: -2h, or 14:00, the last one that
@@ -36,13 +39,14 @@ type EventFilter struct {
 	// or when they occurred, which is looked for in the events one by one and may be long before
 	Time string `json:"time" validate:"omitempty,oneof=recorded occurred" label:"Time searched" api:"default=recorded" enum:"recorded,occurred" default:"recorded" placeholder:"WHICH" help:"Compare --since and --until with when events were recorded, or occurred, which may be long before."`
 	// also answer with the position for a conditional append; with the first page, and without q,
-	// since and until
-	Settled bool          `json:"settled" help:"Also print the position for a conditional append that depends on these events. Not with --q, --since and --until; --limit must be enough for all of them."`
+	// publisher, since and until
+	Settled bool          `json:"settled" help:"Also print the position for a conditional append that depends on these events. Not with --q, --publisher, --since and --until; --limit must be enough for all of them."`
 	Reverse bool          `json:"reverse" api:"default=false" kong:"-"` // reverse the order
 	Cursor  string        `json:"cursor" validate:"cursor" kong:"-"`    // next_cursor or prev_cursor of another page, with the same filter and order
 	Limit   int           `json:"limit" validate:"omitempty,pagesize" api:"default=DefaultPage" kong:"-"`
 	Shown   EventRedactor `json:"-" validate:"-" kong:"-"` // nil shows events as they are stored
-	Within  time.Duration `json:"-" validate:"-" kong:"-"` // how long a page may look; 0 means 0.4 seconds
+	Within  time.Duration `json:"-" validate:"-" kong:"-"` // how long a page may look; 0 means 0.4 seconds, and 0.1 with a publisher
+	by      subscription.Publisher
 }
 
 // EventRedactor converts stored events to what readers are shown. Filters match that form only: a
@@ -152,8 +156,8 @@ func (f EventFilter) CheckSettled() error {
 		return nil
 	case f.Cursor != "":
 		return event.Invalid("settled", "the settled position comes with the first page only, and is the one for the pages after it too")
-	case f.Q != "" || !f.Since.IsZero() || !f.Until.IsZero():
-		return event.Invalid("settled", "a search by text or time has no settled position, since no condition can ask for the same events")
+	case f.Q+f.Publisher != "" || f.Ranged():
+		return event.Invalid("settled", "a search by text, time or publisher has no settled position, since no condition can ask for the same events")
 	case f.Impossible():
 		return event.Invalid("settled", "this server hides the value that is searched for, so finding nothing would prove nothing; append with after_position 0, or ask a server that shows it")
 	}
@@ -180,6 +184,9 @@ func (f EventFilter) Validate() error {
 // eventsBy selects events. What is looked for in documents is compared as it is shown, and times as the filter
 // says.
 var eventsBy = sqldb.FilterOf(map[string]sqldb.Condition[EventFilter, event.Event]{
+	"publisher": {Match: func(f *EventFilter, e *event.Event) bool {
+		return e.Position <= f.by.Position && f.by.Match.Matches(e)
+	}},
 	"tag":   {Match: func(f *EventFilter, e *event.Event) bool { return f.hasTag(e.Tags) }},
 	"q":     {Match: (*EventFilter).finds},
 	"since": {Match: func(f *EventFilter, e *event.Event) bool { return !f.timeOf(e).Before(f.Since) }},

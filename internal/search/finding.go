@@ -22,12 +22,13 @@ const (
 	FoundProjection FindingKind = "projection"
 	FoundPublisher  FindingKind = "publisher"
 	FoundSource     FindingKind = "source"
-	FoundActor      FindingKind = "actor"  // of actions
+	FoundActor      FindingKind = "actor"  // of actions, or the request that asked for them
+	FoundText       FindingKind = "text"   // in the latest events, if nothing is named so
 	FoundAction     FindingKind = "action" // that the text asks for, on what it names
 )
 
 // FindingKinds lists every kind in the order of pages.
-var FindingKinds = []FindingKind{FoundRange, FoundCampaign, FoundEvent, FoundRejection, FoundEntity, FoundRequest, FoundRun, FoundOperation, FoundCause, FoundProjection, FoundPublisher, FoundSource, FoundActor, FoundAction}
+var FindingKinds = []FindingKind{FoundRange, FoundCampaign, FoundEvent, FoundRejection, FoundEntity, FoundRequest, FoundRun, FoundOperation, FoundCause, FoundProjection, FoundPublisher, FoundSource, FoundActor, FoundText, FoundAction}
 
 // Finding is one thing that a search has found.
 type Finding struct {
@@ -40,8 +41,8 @@ type Finding struct {
 	ID          int64       // of a run, an operation or a rejected row
 	Fingerprint string      `redact:"-"` // of a cause
 	Name        string      `redact:"-"` // of a projection, publisher, source or actor, or of the source of a rejected row
-	Page        string      `redact:"-"` // of an action, below the base path
-	Events      EventFilter `redact:"-"` // of a range, an entity or a request
+	Page        string      `redact:"-"` // of an action or an actor, below the base path
+	Events      EventFilter `redact:"-"` // of a range, an entity, a request or a text
 	Note        string      // what it is, in a few words
 }
 
@@ -65,8 +66,8 @@ var missed = map[string]string{"event_type": "no event has the type", "campaign"
 // Sentence says what does not exist.
 func (m Miss) Sentence() string { return missed[m.Field] + " " + m.Value }
 
-// Only returns the finding that the search is about: the certain one, if there is just one and the
-// text names no time.
+// Only returns the finding that the search is about: the campaign that the text certainly names, or else what it
+// does, if that is one thing only; none if it names a time or an action.
 func (f Findings) Only() (Finding, bool) {
 	var only Finding
 	n := 0
@@ -74,12 +75,12 @@ func (f Findings) Only() (Finding, bool) {
 		if one.Kind == FoundAction {
 			return only, false
 		}
-		if one.Certain {
+		if one.Certain && (n == 0 || only.Kind != FoundCampaign) {
 			only = one
 			n++
 		}
 	}
-	return only, n == 1 && f.Asked.Since.IsZero()
+	return only, (n == 1 || only.Kind == FoundCampaign) && f.Asked.Since.IsZero()
 }
 
 // SortFindings returns findings in the order of pages: a range of time first, then what is certain,

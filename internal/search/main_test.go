@@ -20,7 +20,7 @@ type fixture struct {
 func open(t *testing.T, change ...func(*store.Options)) *fixture {
 	t.Parallel()
 	f := storetest.Open(t, change...)
-	return &fixture{f, search.New(f.Store)}
+	return &fixture{f, search.New(f.Store, nil)}
 }
 
 var refused = storetest.Refused

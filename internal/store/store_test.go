@@ -70,7 +70,7 @@ func openPair(tb testing.TB, p dbtest.Pair, c *storetest.Clock, change ...func(*
 }
 
 func around(f *storetest.Fixture) *fixture {
-	return &fixture{Rooms: enginetest.RoomsOf(f), Tokens: tokens.New(f.Store), Search: search.New(f.Store)}
+	return &fixture{Rooms: enginetest.RoomsOf(f), Tokens: tokens.New(f.Store), Search: search.New(f.Store, nil)}
 }
 
 // must fails when a call does, whatever it returns besides.

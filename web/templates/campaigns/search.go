@@ -36,12 +36,15 @@ var foundLooks = map[search.FindingKind]foundLook{
 		return l.Publisher(operator.SubscriptionName{Topic: topic, Publisher: name})
 	}},
 	search.FoundSource:     {"Sources", foundName, func(l ui.Links, f search.Finding) ui.URL { return l.SourceOf(f.Name) }},
-	search.FoundActor:      {"Who did something", foundName, func(l ui.Links, f search.Finding) ui.URL { return l.Audit(operator.AuditFilter{Actor: f.Name}) }},
-	search.FoundAction:     {"Actions", foundName, func(l ui.Links, f search.Finding) ui.URL { return l.Below(f.Page) }},
+	search.FoundActor:      {"What was done", foundName, foundPage},
+	search.FoundText:       {"Events with this text", foundName, foundEvents},
+	search.FoundAction:     {"Actions", foundName, foundPage},
 	search.FoundProjection: {"Projections", func(f search.Finding) string { return f.Name }, func(l ui.Links, f search.Finding) ui.URL { return l.Projection(f.Name) }},
 }
 
 func foundName(f search.Finding) string { return f.Name }
+
+func foundPage(l ui.Links, f search.Finding) ui.URL { return l.Below(f.Page) }
 
 func foundEvents(l ui.Links, f search.Finding) ui.URL { return l.SearchEvents(f.Events) }
 
