@@ -2,7 +2,6 @@ package campaign
 
 import (
 	"math"
-	"strings"
 	"time"
 
 	"github.com/outboxweb/outboxweb/internal/event"
@@ -21,6 +20,7 @@ type Outlook struct {
 	// what twice the load would do, from the share of the time in which workers are busy and the cost of events, without a final period
 	Doubled string `json:"double_load"`
 	workers string // Empty of what workers apply by themselves
+	until   string // what is held waits for
 }
 
 // drainedWithin is how soon a backlog is empty that is called empty now: while events come, a few always wait.
@@ -28,7 +28,10 @@ const drainedWithin = 2 * time.Second
 
 // OutlookOf is the outlook where workers apply so many events by themselves, of all that are not applied.
 func (s Summary) OutlookOf(waiting int64) Outlook {
-	o := Outlook{Waiting: waiting, Held: s.Lag.Events - waiting, Empty: "never", workers: "never"}
+	o := Outlook{Waiting: waiting, Held: s.Lag.Events - waiting, Empty: "never", workers: "never", until: " for an operator"}
+	if s.PauseEnds.Campaigns() != "" {
+		o.until += " or the end of a pause"
+	}
 	in, out, n := s.Throughput.AppendedPerSecond, s.Throughput.AppliedPerSecond, float64(waiting)
 	keepUp := n <= out*drainedWithin.Seconds()
 	o.Doubled = s.doubled(keepUp)
@@ -68,7 +71,11 @@ func (o *Outlook) within(seconds float64, says string) {
 		o.workers = event.Age(time.Duration(min(seconds, 1e9) * float64(time.Second)))
 	}
 	if o.Empty, o.Says = o.workers, says; o.Held > 0 {
-		o.Empty, o.Says = "never", strings.Trim(event.Count(o.Held, "event waits", "events wait")+" for an operator; the rest: "+o.workers+", "+says, ", ")
+		rest := "; nothing else waits"
+		if o.Waiting > 0 {
+			rest = "; the rest: " + o.workers + ", " + says
+		}
+		o.Empty, o.Says = "never", event.Count(o.Held, "event waits", "events wait")+o.until+rest
 	}
 }
 

@@ -75,7 +75,7 @@ func TestOutlook_saysWhy(t *testing.T) {
 	now := time.Now()
 	for says, s := range map[string]campaign.Summary{
 		"now: nothing waits": {},
-		"never: 1 event waits for an operator; the rest: now":                  {Lag: campaign.Lag{Events: 1}},
+		"never: 1 event waits for an operator; nothing else waits":             {Lag: campaign.Lag{Events: 1}},
 		"never: no worker is running":                                          {Lag: campaign.Lag{Events: 5}, Throughput: campaign.Throughput{AppendedPerSecond: 1}},
 		"unknown: workers have applied nothing in the last seconds":            {Lag: campaign.Lag{Events: 5}, Worker: campaign.WorkerSummary{Running: true}},
 		"unknown: all of it waits for its next attempt":                        {Lag: campaign.Lag{Events: 5}, Worker: campaign.WorkerSummary{Running: true}, Counts: campaign.Counts{Failed: 5}, AsOf: now, DueSince: new(now.Add(time.Minute))},

@@ -26,7 +26,7 @@ const (
 // Samples writes and reads the samples of a store. It is safe for concurrent use, also by several
 // processes.
 type Samples struct {
-	first     atomic.Int64 // the minute of the first sample; 0 until there is one
+	first     atomic.Int64 // the minute of the first sample; minus the second in which there was none
 	core      *store.Store
 	histories historyCache
 	pace      store.Snapshot[float64]
@@ -240,8 +240,8 @@ from samples`
 // Begun is a range that knows when the first sample began; now if there is none yet. The first one is read once: where
 // it is pruned since, the range begins earlier than what is kept.
 func (s *Samples) Begun(ctx context.Context, r Range) (Range, error) {
-	first := s.first.Load()
-	if first == 0 {
+	first, second := s.first.Load(), s.core.Now()/1e6
+	if first <= 0 && first != -second {
 		err := s.core.Journal().Read(ctx, func(t *store.Tx) error {
 			_, err := t.One([]any{&first}, selectFirst)
 			return err
@@ -249,9 +249,12 @@ func (s *Samples) Begun(ctx context.Context, r Range) (Range, error) {
 		if err != nil {
 			return r, fmt.Errorf("find the first sample: %w", err)
 		}
+		if first == 0 {
+			first = -second
+		}
 		s.first.Store(first)
 	}
-	if r.Begun = sqldb.At(first); first == 0 {
+	if r.Begun = sqldb.At(first); first <= 0 {
 		r.Begun = sqldb.At(s.core.Now()).Truncate(time.Minute).Add(time.Microsecond)
 	}
 	r.Begun = r.Begun.Add(-1) // a sample is of the step that ends with it

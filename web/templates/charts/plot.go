@@ -112,7 +112,7 @@ func timeTicks(w samples.Window) (all []timeTick) {
 	all = []timeTick{{"0%", w.From.Format(form)}}
 	for at := w.From.Truncate(step).Add(step); at.Before(w.To); at = at.Add(step) {
 		share := float64(at.Sub(w.From)) / float64(length)
-		if share > .08 && share < .97 {
+		if share > .1 && share < .97 {
 			all = append(all, timeTick{percent(share), at.Format(form)})
 		}
 	}

@@ -129,11 +129,6 @@ const muteFormID = "mute-form"
 
 func testFormID(receiver string) string { return "test-" + receiver }
 
-func muteSpanWords(span string) string {
-	d, _ := time.ParseDuration(span) // one of alerts.AlertMuteSpans
-	return ui.Count(int64(d.Hours()), "hour", "hours")
-}
-
 func alertTwins(p ui.Page) ui.Twins {
 	return p.Asks(operator.ActionAlertMute, alerts.AlertMuteRequest{For: "1h", ReasonRequest: ui.AnyReason}, alerts.AllAlerts)
 }

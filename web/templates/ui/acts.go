@@ -358,9 +358,9 @@ func (p Page) TargetURL(t operator.Target) URL {
 	return ""
 }
 
-// pauseSpanWords says how long a pause lasts.
-func pauseSpanWords(span operator.PauseFor) string {
-	if d, err := time.ParseDuration(string(span)); err == nil {
+// spanWords says how long something lasts: a duration, or operator.UntilResumed.
+func spanWords(span string) string {
+	if d, err := time.ParseDuration(span); err == nil {
 		return event.Limit(d)
 	}
 	return "until resumed (takes a reason)"
