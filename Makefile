@@ -99,6 +99,10 @@ bench-cost: ## compare what projections cost, as their pages say, with a process
 bench-rebuild: ## measure a rebuild of 1,000,000 events over 2,000 campaigns, and what it costs others (takes minutes)
 	go test ./cmd/outboxweb -run '^$$' -bench Rebuild -benchtime 1x -bench.events 1000000 -bench.rebuilt 2000 -timeout 30m
 
+.PHONY: bench-find
+bench-find: ## measure searches among 1,000,000 campaigns beside one without a text, on both databases
+	go test ./internal/handlers -run '^$$' -bench Find -benchtime 20x -timeout 30m
+
 .PHONY: bench-verify
 bench-verify: ## measure verifications that find wrong rows beside clean ones, and fail beyond three times as long, on both databases
 	go test ./internal/runs -run '^$$' -bench Verify -benchtime 2x -timeout 30m

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strconv"
@@ -93,6 +94,7 @@ func BenchmarkCost(b *testing.B) {
 			w.MustAppend(events...)
 		}
 		to := must.Get(os.Create(file)).Or(b)
+		runtime.SetCPUProfileRate(500) // with the usual 100 a second, chance alone makes a difference of a tenth
 		must.OK(b, pprof.StartCPUProfile(to))
 		w.Drain()
 		pprof.StopCPUProfile()
@@ -102,9 +104,10 @@ func BenchmarkCost(b *testing.B) {
 	w.Store.Changed()
 	measured, profiled, all, sampled := map[string]float64{}, map[string]float64{}, 0.0, 0.0
 	for _, p := range must.Get(w.Runs.DescribeProjections(w.Ctx, w.Set.Infos())).Or(b) {
-		measured[p.Name], profiled[p.Name] = p.Cost.Share, ofProfile(b, file, "-tagfocus=projection="+p.Name)
+		measured[p.Name], profiled[p.Name] = p.Cost.Share, ofProfile(b, file, statements, "-tagfocus=projection="+p.Name)
 		all, sampled = all+measured[p.Name], sampled+profiled[p.Name]
 	}
+	b.Logf("of the waves %.1f %% measured, %.1f %% in the profile", 100*all, 100*sampled/ofProfile(b, file, waves))
 	for name := range kinds {
 		measured, profiled := measured[name]/all, profiled[name]/sampled
 		b.Logf("%s: %.1f %% measured, %.1f %% in the profile", name, 100*measured, 100*profiled)
@@ -113,9 +116,15 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-// ofProfile is how much of a profile is of the statements of projections, with these flags.
-func ofProfile(b *testing.B, file string, flags ...string) float64 {
-	out := must.Get(exec.Command("go", append(append([]string{"tool", "pprof", "-top", "-unit=ms", "-focus=handlerStatement..run"}, flags...), file)...).CombinedOutput()).Or(b)
+// What a profile is searched for: the statements of projections, and the waves that they are in.
+const (
+	statements = "handlerStatement..run"
+	waves      = "worker...Worker..Apply$|worker...Wave..Settle$"
+)
+
+// ofProfile is how much of a profile is of some functions, with these flags.
+func ofProfile(b *testing.B, file, focus string, flags ...string) float64 {
+	out := must.Get(exec.Command("go", append(append([]string{"tool", "pprof", "-top", "-unit=ms", "-focus=" + focus}, flags...), file)...).CombinedOutput()).Or(b)
 	found := regexp.MustCompile(`nodes accounting for ([0-9.]+)ms`).FindSubmatch(out)
 	must.Need(b, found != nil, "the profile says %s", out)
 	return must.Get(strconv.ParseFloat(string(found[1]), 64)).Or(b)
