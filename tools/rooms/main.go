@@ -64,12 +64,11 @@ func main() {
 	}
 }
 
-// count returns the lines of every room at revision, or of the tracked files in the work tree
-// when it is empty.
+// count returns the lines of every room at revision, or of the work tree when it is empty.
 func count(revision string) (map[string]lines, error) {
-	args := []string{"grep", "-c", ""}
-	if revision != "" {
-		args = append(args, revision)
+	args := []string{"grep", "-c", "-e", "", revision}
+	if revision == "" {
+		args = []string{"grep", "-c", "--untracked", "-e", ""}
 	}
 	out, err := exec.Command("git", append(args, "--", "*.go", "*.templ", ":!*_templ.go", ":!**/testdata/**")...).Output()
 	if err != nil {
