@@ -53,6 +53,9 @@ func kind(f finding.Finding, alerts ...string) finding.Kind {
 
 const rightJournal = "Check the URL of the journal database and restore the right journal. If it is the right one, the events were applied from another journal, or it has lost them. Only then rebuild, which removes those events from the projections."
 
+// Kinds are all kinds of findings, each without a subject. Callers must not change them.
+func Kinds() finding.List { return kinds }
+
 // KindIndex is the place of a kind among all.
 func KindIndex(kind finding.Kind) int {
 	return slices.IndexFunc(kinds, func(f finding.Finding) bool { return f.Kind == kind })

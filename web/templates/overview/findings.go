@@ -2,6 +2,7 @@ package overview
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/outboxweb/outboxweb/internal/campaign"
 	"github.com/outboxweb/outboxweb/internal/finding"
@@ -32,13 +33,13 @@ func (v Overview) ofCauses() finding.Finding {
 
 func takeForm(f finding.Finding) string { return "take-" + string(f.Kind) }
 
-// takeForms are the ids of the page's forms.
-func takeForms(v Overview) (forms []string) {
-	for _, f := range append(v.blocks(), v.ofCauses()) {
+// takeForms are the ids of the page's forms, also of those of findings that come while it is open.
+var takeForms = sync.OnceValue(func() (forms []string) {
+	for _, f := range campaign.Kinds() {
 		forms = append(forms, takeForm(f))
 	}
 	return forms
-}
+})
 
 // worstGuide is the document about the worst finding, unless a block has it.
 func (v Overview) worstGuide() string {
