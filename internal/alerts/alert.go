@@ -54,7 +54,7 @@ var alertWhats = []alertWhat{
 	{AlertRule{What: AlertDatabase, For: time.Minute, Urgent: true}, "", "", "something is wrong with a database itself", "the fault {key} is over"},
 }
 
-// wider is what tells of the same incident: whoever is told of that is not told of this too.
+// wider is, by what a rule watches, what a rule watches that tells more of the same incident: its receivers hear of that only.
 var wider = map[AlertWhat]AlertWhat{AlertDeadRows: AlertBlocked, AlertOldest: AlertNoProgress}
 
 // Counts reports whether causes count rows or campaigns.

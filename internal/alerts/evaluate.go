@@ -133,8 +133,11 @@ func (e *evaluation) muted(rule AlertRule) bool {
 // tells reports whether a wider rule finds the incident of another one, and tells everybody whom that would tell, no
 // later.
 func (e *evaluation) tells(w, rule AlertRule) bool {
+	if w.What != wider[rule.What] {
+		return false
+	}
 	fires := slices.ContainsFunc(e.states, func(a Alert) bool { return a.Rule == w.Name && a.Status == AlertFiring })
-	return w.What == wider[rule.What] && (fires || w.For <= rule.For) && !e.muted(w) && len(w.Causes(e.facts)) > 0 &&
+	return (fires || w.For <= rule.For) && !e.muted(w) && len(w.Causes(e.facts)) > 0 &&
 		!slices.ContainsFunc(rule.To, func(receiver string) bool { return !slices.Contains(w.To, receiver) })
 }
 

@@ -25,7 +25,7 @@ func (a *Alerts) Tonight(ctx context.Context, s campaign.Summary) (campaign.Toni
 	if len(v.Mutes) > 0 {
 		var muted []string
 		for _, m := range v.Mutes {
-			muted = append(muted, m.Rule+" until "+m.Until.UTC().Format("Jan 2 15:04 UTC"))
+			muted = append(muted, m.Rule+" until "+event.Minute(m.Until))
 		}
 		n.Quiet = "Muted: " + strings.Join(muted, ", ") + "."
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxweb/outboxweb/internal/event"
 	"github.com/outboxweb/outboxweb/internal/operator"
 )
 
@@ -25,7 +26,7 @@ func (l PauseEnds) of(resume operator.Action, campaignID, target string) string 
 	if i < 0 {
 		return ""
 	}
-	return " until " + l[i].Until.UTC().Format("Jan 2 15:04 UTC")
+	return " until " + event.Minute(l[i].Until)
 }
 
 // Campaign continues a sentence about the pause of a campaign with its end; empty if it has none.

@@ -120,6 +120,9 @@ func ShortHash(hash string) string { return hash[:min(len(hash), 12)] }
 // Second is a time to the second: "2006-01-02 15:04:05 UTC".
 func Second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
+// Minute is a time of this year to the minute: "Jan 2 15:04 UTC".
+func Minute(t time.Time) string { return t.UTC().Format("Jan 2 15:04 UTC") }
+
 // Lowered begins a text with a small letter.
 func Lowered(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 

@@ -203,7 +203,7 @@ func (c *Config) findActor(ctx context.Context, a search.Asked) (found []search.
 		}
 		if len(acts) > 0 {
 			found = append(found, search.Finding{Kind: search.FoundActor, Certain: true, Name: a.Named(), Page: page,
-				Note: "last at " + acts[0].At.UTC().Format("Jan 2 15:04 UTC")})
+				Note: "last at " + event.Minute(acts[0].At)})
 		}
 	}
 	return found, nil
